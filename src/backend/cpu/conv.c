@@ -235,12 +235,13 @@ static const void *take_filters(const conv *g, int64_t k, int64_t n, int64_t lo,
   uint16_t halves[STEPS];
   *ld = g->copies ? many : g->full;
   if (!g->copies) return element(g, CONV_FILTER, k * g->full + lo);
-  for (int64_t j = 0; j < many; j++) at[j] = in_filter(g, lo + j);
+  bool all = g->window == g->full;
+  for (int64_t j = 0; j < many && !all; j++) at[j] = in_filter(g, lo + j);
   for (int64_t i = 0; i < n; i++, to += many) {
-    const void *x = element(g, CONV_FILTER, (k + i) * g->full);
-    for (int64_t j = 0; j < many && g->half; j++) halves[j] = ((const uint16_t *)x)[at[j]];
+    const void *x = element(g, CONV_FILTER, (k + i) * g->full + (all ? lo : 0));
+    for (int64_t j = 0; j < many && !all && g->half; j++) halves[j] = ((const uint16_t *)x)[at[j]];
     for (int64_t j = 0; j < many && !g->half; j++) to[j] = ((const float *)x)[at[j]];
-    if (g->half) widen(g, to, halves, many);
+    if (g->half) widen(g, to, all ? x : halves, many);
   }
   return to - n * many;
 }
@@ -307,10 +308,10 @@ SMALL static void cut_blocks(conv *g, int64_t n) {
   g->nblocks[2] = pieces(q, g->by.width);
 }
 
-/* Places for a block, of which there is to be one for each slice wanted */
-SMALL static int64_t places_for(const conv *g, int64_t at_most) {
+/* Places for a block, of which there is to be one for each slice wanted, but of `at_least` places */
+SMALL static int64_t places_for(const conv *g, int64_t at_least, int64_t at_most) {
   int64_t all = at_size(g, CONV_N) * at_size(g, CONV_P) * at_size(g, CONV_Q), n = pieces(all, g->wanted);
-  return least(most(pieces(n, TILE) * TILE, LEAST), at_most);
+  return least(most(pieces(n, TILE) * TILE, at_least), at_most);
 }
 
 /* ---- forward ---- */
@@ -319,9 +320,9 @@ SMALL static void plan_forward(conv *g) {
   int64_t k = at_size(g, CONV_K);
   g->steps = even(g->window, STEPS);
   int64_t together = least(COLUMNS, WINDOWS / g->steps);
-  if (g->copies)
-    together = least(together, most(2 * FILTERS, SUMS / k)); /* filters are copied for each block, all at once */
-  cut_blocks(g, places_for(g, together));
+  /* filters that are copied are so for each block: all at once, and for many places */
+  if (g->copies) together = least(together, most(2 * FILTERS, SUMS / k));
+  cut_blocks(g, places_for(g, g->copies ? 2 * FILTERS : LEAST, together));
   int64_t n = columns(&g->by), missing = pieces(g->wanted, count_blocks(g)), at_most = k;
   if (g->half || g->by.images > 1) at_most = least(at_most, SUMS / n);
   if (g->copies) at_most = least(at_most, COPIED / g->steps);
@@ -358,7 +359,7 @@ SMALL static void plan_filter(conv *g) {
   int64_t k = at_size(g, CONV_K), threads = tn__pool_threads(g->d->ctx->pool);
   g->filters = even(k, 2 * FILTERS);
   g->steps = even(g->window, least(2 * STEPS, SUMS / g->filters));
-  cut_blocks(g, places_for(g, least(least(COLUMNS, WINDOWS / g->steps), COPIED / g->filters)));
+  cut_blocks(g, places_for(g, LEAST, least(least(COLUMNS, WINDOWS / g->steps), COPIED / g->filters)));
   int64_t tiles = pieces(k, g->filters) * pieces(g->window, g->steps), blocks = count_blocks(g);
   g->parts = most(1, least(least(threads, g->wanted) / tiles, blocks));
 }
