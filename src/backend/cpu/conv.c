@@ -280,10 +280,10 @@ SMALL static void cut_blocks(conv *g, int64_t n) {
   g->nblocks[2] = pieces(q, g->by.width);
 }
 
-/* Places for a block, of which there is to be one for each slice wanted */
-SMALL static int64_t places_for(const conv *g, int64_t at_most) {
+/* Places for a block, of which there is to be one for each slice wanted, but of `at_least` places */
+SMALL static int64_t places_for(const conv *g, int64_t at_least, int64_t at_most) {
   int64_t all = at_size(g, CONV_N) * at_size(g, CONV_P) * at_size(g, CONV_Q), n = pieces(all, g->wanted);
-  return least(most(pieces(n, TILE) * TILE, LEAST), at_most);
+  return least(most(pieces(n, TILE) * TILE, at_least), at_most);
 }
 
 /* ---- forward ---- */
@@ -292,9 +292,9 @@ SMALL static void plan_forward(conv *g) {
   int64_t k = at_size(g, CONV_K);
   g->steps = even(g->window, STEPS);
   int64_t together = least(COLUMNS, WINDOWS / g->steps);
-  if (g->half)
-    together = least(together, most(2 * FILTERS, SUMS / k)); /* filters are copied for each block, all at once */
-  cut_blocks(g, places_for(g, together));
+  /* filters that are copied are so for each block: all at once, and for many places */
+  if (g->half) together = least(together, most(2 * FILTERS, SUMS / k));
+  cut_blocks(g, places_for(g, g->half ? 2 * FILTERS : LEAST, together));
   int64_t n = columns(&g->by), missing = pieces(g->wanted, count_blocks(g)), at_most = k;
   if (g->half || g->by.images > 1) at_most = least(at_most, SUMS / n);
   if (g->half) at_most = least(at_most, COPIED / g->steps);
@@ -331,7 +331,7 @@ SMALL static void plan_filter(conv *g) {
   int64_t k = at_size(g, CONV_K), threads = tn__pool_threads(g->d->ctx->pool);
   g->filters = even(k, 2 * FILTERS);
   g->steps = even(g->window, least(2 * STEPS, SUMS / g->filters));
-  cut_blocks(g, places_for(g, least(least(COLUMNS, WINDOWS / g->steps), COPIED / g->filters)));
+  cut_blocks(g, places_for(g, LEAST, least(least(COLUMNS, WINDOWS / g->steps), COPIED / g->filters)));
   int64_t tiles = pieces(k, g->filters) * pieces(g->window, g->steps), blocks = count_blocks(g);
   g->parts = most(1, least(least(threads, g->wanted) / tiles, blocks));
 }
