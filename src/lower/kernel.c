@@ -93,6 +93,74 @@ bool tn__is_in_step(const tn__part *p, const tn_node *access, const tn_node *lan
   return lanes->hi < p->subgroup && at->lo >= 0 && at->hi < share;
 }
 
+/* ---- updates in order ---- */
+
+static bool hangs_on(tn__arena *a, tn_node *x, const tn_node *range) {
+  tn__nodes all = {0};
+  tn__topo(a, &x, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i] == range) return true;
+  return false;
+}
+
+/* Is it a sum of the lanes' counter, once, and of what does not hang on it? */
+/* a choice: no is right */
+static bool goes_with(tn__arena *a, tn_node *x, const tn_node *lanes) {
+  while (x->op == OP_ADD) {
+    bool in[2] = {hangs_on(a, x->src[0], lanes), hangs_on(a, x->src[1], lanes)};
+    if (in[0] == in[1]) return false;
+    x = x->src[in[1]];
+  }
+  return x == lanes;
+}
+
+/* What all of the gate's conditions are, by whether they hang on the lanes' counter */
+static void sort_conditions(tn__arena *a, tn_node *gate, const tn_node *lanes, tn__nodes *without, tn__nodes *with) {
+  tn__nodes todo = {0};
+  tn__vec_push(a, &todo, gate);
+  while (todo.n) {
+    tn_node *x = todo.v[--todo.n];
+    if (x->op == OP_AND) {
+      tn__vec_push(a, &todo, x->src[0]);
+      tn__vec_push(a, &todo, x->src[1]);
+      continue;
+    }
+    if (hangs_on(a, x, lanes)) tn__vec_push(a, with, x);
+    else tn__vec_push(a, without, x);
+  }
+}
+
+/* a choice: no is right */
+bool tn__adds_by_turns(tn__arena *a, const tn__part *p, uint32_t start, tn__turns *out) {
+  tn_node *turn = p->ins[start];
+  int64_t threads;
+  *out = (tn__turns){0};
+  if (turn->op != OP_RANGE || turn->ints[RANGE_AXIS] != AX_ORDER || !tn__const_int(turn->src[0], &out->count))
+    return false;
+  if (p->group < 1 || p->group != p->subgroup || p->across || out->count > INT32_MAX) return false;
+  uint32_t i = start + 1;
+  for (; i < p->n && !(p->ins[i]->op == OP_END && p->ins[i]->src[0] == turn); i++) {
+    tn_node *n = p->ins[i];
+    bool plain = tn__is_elementwise(n) || (n->op == OP_LOAD && n->src[0]->op == OP_PARAM), lane = n->op == OP_RANGE;
+    if (out->add ? n->op != OP_END || n->src[0] != out->lanes : !plain && !lane && n->op != OP_STOREADD) return false;
+    if (lane && (out->lanes || n->ints[RANGE_AXIS] != AX_UPCAST)) return false;
+    if (lane) out->lanes = n;
+    if (n->op == OP_STOREADD) out->add = n;
+  }
+  out->end = i;
+  tn_node *add = out->add, *gate = add ? tn__gate_of(add) : NULL;
+  if (!gate || !out->lanes || !tn__const_int(out->lanes->src[0], &threads) || threads != p->group) return false;
+  int dtype = add->src[0]->dtype;
+  if (add->src[0]->op != OP_PARAM || (dtype != TN_F32 && dtype != TN_F64) || add->src[2]->dtype != dtype) return false;
+  if (tn__combines_by(add) != OP_ADD || !goes_with(a, add->src[1], out->lanes)) return false;
+  for (i = start; i < out->end; i++)
+    if (p->ins[i]->op == OP_LOAD && p->ins[i]->src[0] == add->src[0]) return false;
+  sort_conditions(a, gate, out->lanes, &out->wanted, &out->inside);
+  for (i = 0; i < out->inside.n; i++)
+    if (hangs_on(a, out->inside.v[i], turn)) return false;
+  return out->wanted.n;
+}
+
 void tn__loops_pass(tn__arena *a, tn__nodes *open, tn_node *instruction) {
   if (instruction->op == OP_RANGE) tn__vec_push(a, open, instruction);
   if (instruction->op == OP_END && open->n) open->n--;
