@@ -580,7 +580,7 @@ static void views_of_a_vector(void **s) {
     for (int i = 0; i < VIEWS; i++) OK(tn_assign(v[i], tn_mul_scalar(v[i], i + 1)));
     OK(tn_program_end(p));
     assert_int_equal(tn_program_count(p, TN_PROGRAM_STATE), 1);
-    for (int i = 0; i < 4; i++) OK(tn_program_run(p));
+    for (int i = 0; i < 6; i++) OK(tn_program_run(p)); /* as above */
     int64_t before = c->mem.count;
     uint64_t bytes = stats(c).buffer_bytes;
     for (int i = 0; i < 4; i++) OK(tn_program_run(p));
