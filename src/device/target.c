@@ -175,22 +175,6 @@ bool tn__target_ranks(const tn__target *t, int64_t places, int words) {
   return tn__target_tallies(t, places, TN__TALLY_KEYS) && tables + begins + sent <= t->shared;
 }
 
-/* a choice: no is right */
-bool tn__target_owns(const tn__target *t) {
-  return t->exchanges && t->subgroup > 0 && t->subgroup <= t->group;
-}
-
-/* Groups for each unit: fewer would wait for memory, and more would all ask each update. */
-enum { OWNERS = 16 };
-
-/* a choice: any is right */
-int64_t tn__owned_classes(const tn__target *t, int64_t places, int64_t width, int64_t *blocks) {
-  int64_t classes = 1;
-  *blocks = (width + t->subgroup - 1) / t->subgroup;
-  while (2 * classes <= places && 2 * classes <= (int64_t)t->units * OWNERS / *blocks) classes *= 2;
-  return classes;
-}
-
 /* a choice: either is right */
 double tn__target_launch_bytes(const tn__target *t) {
   return t->balance > 0 ? tn__target_launch_work(t) / (double)t->balance * sizeof(float) : 0;

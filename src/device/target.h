@@ -106,12 +106,6 @@ bool tn__target_exchanges(const tn__target *t, int64_t places, int words);
 bool tn__target_ranks(const tn__target *t, int64_t places, int words);
 enum { TN__MOST_EXCHANGED = 4 /* words */ };
 
-/* Do threads in step go through updates that are added in order, one column each, and find those of their own places
- * together (lower/owned.c)? */
-bool tn__target_owns(const tn__target *t);
-/* ... of rows of so many columns: in how many classes the places are, by how many blocks of columns, of such threads */
-int64_t tn__owned_classes(const tn__target *t, int64_t places, int64_t width, int64_t *blocks);
-
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.
  * By tiles: they compute what is outside of the edges, too, begin and end, and fetch each factor once for a tile; an
  * element of a form that is cheaper counts as at least half a multiply-add.  So no form that takes less than plain

@@ -39,7 +39,6 @@ enum {
   WRITTEN_OUT = 128,   /* accesses in all turns of loops that compilers unroll whole, by what they made of windows */
   AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
   AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
-  TURNS_LOADED = 16,    /* and of updates that are added in order, by who owns the places (tn__adds_by_turns) */
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
   LEAST_REGISTERS = 16, /* or of which some are what it keeps */
   STEP_BIT = 3, STEP_REST = 10, /* instructions of a count of threads in step: for each bit, and once */
@@ -475,18 +474,6 @@ static double asks_at_once(const look *l, uint32_t start) {
   return apart || stores ? 1 : registers >= 2 * registers_of(l) ? AT_ONCE_OF_FEW : AT_ONCE;
 }
 
-/* Turns that threads in step go through of a loop of updates: each asks for another whether it is wanted, and then all
- * go on with those that are, if as many go to each class of places. */
-static double turns_gone_through(const tn__turns *of) {
-  double own = (double)of->count;
-  for (uint32_t i = 0; i < of->wanted.n; i++) {
-    const tn_node *x = of->wanted.v[i], *class = x->op == OP_EQ ? x->src[0] : NULL;
-    int64_t classes;
-    if (class && class->op == OP_MOD && tn__const_int(class->src[1], &classes) && classes > 0) own /= (double)classes;
-  }
-  return ceil((double)of->count / TN__LANES) + ceil(own);
-}
-
 static void open_loop(look *l, uint32_t at) {
   tn_node *r = l->p->ins[at];
   int axis = tn__axis_of(r);
@@ -497,11 +484,6 @@ static void open_loop(look *l, uint32_t at) {
   }
   o.repeats = repeats(l, at);
   if (!o.lanes && !o.unrolled) o.together = asks_at_once(l, at);
-  tn__turns of;
-  if (l->t->exchanges && tn__adds_by_turns(l->a, l->p, at, &of)) {
-    o.turns = turns_gone_through(&of);
-    o.together = TURNS_LOADED;
-  }
   tn__vec_push(l->a, &l->open, o);
 }
 

@@ -217,19 +217,6 @@ int64_t tn__stepped_share(const tn__part *p, const tn_node *local, const tn_node
  * step with it?  Needs index nodes as they stand in the linear form. */
 bool tn__is_in_step(const tn__part *p, const tn_node *access, const tn_node *lanes);
 
-/* A loop of updates that are added in order, each by all threads of a group side by side, one element each: threads
- * that run in step.  Which of the updates are wanted is the same for all of them, and so is which of them are there at
- * all for all updates.  So they may ask for as many updates as they are which of these are wanted, and go on with those
- * alone; and those that go to one place they may add up before they store what comes of it. */
-typedef struct tn__turns {
-  int64_t count;
-  uint32_t end;            /* of the loop's instructions */
-  tn_node *lanes, *add;    /* the loop over threads; the STOREADD */
-  tn__nodes wanted, inside; /* conditions of its gate: of the turn, of the thread */
-} tn__turns;
-/* Does such a loop begin at ins[start]? */
-bool tn__adds_by_turns(tn__arena *a, const tn__part *p, uint32_t start, tn__turns *out);
-
 /* What is required so of a buffer, NULL: nothing */
 static inline const tn_node *tn__required(const tn__kernel *k, const tn_node *buffer, tn__requirement what) {
   for (uint32_t i = 0; i < k->nrequire && buffer->op == OP_PARAM; i++)

@@ -332,8 +332,6 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
 
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   tn_node *rows = NULL;
-  body = tn__own_places(l, body);
-  if (l->threads) return body;
   if (!l->target->interprets && l->c->mode != TN_MODE_STRICT) body = tn__leave_equal_terms(l, body);
   body = tn__running_by_group(l, body);
   if (l->threads) return body;

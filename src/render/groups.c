@@ -858,65 +858,15 @@ static void close_range(tn__printer *p) {
   if (p->d->group->meets_again && meets(p, start)) put_barrier(p);
 }
 
-/* ---- updates in order ---- */
-
-static uint32_t put_instruction(tn__printer *p, uint32_t at);
-
-static const char *all_of(tn__printer *p, const tn__nodes *conditions) {
-  const char *all = "true";
-  for (uint32_t i = 0; i < conditions->n; i++) {
-    const char *one = tn__print_name(p, conditions->v[i]);
-    all = i ? tn__print_format(p, "%s && %s", all, one) : one;
-  }
-  return all;
-}
-
-/* A loop of such updates as a call, with a function of the turn: is it wanted, is the thread there, to which place, and
- * what? */
-static bool put_turns(tn__printer *p, uint32_t start, uint32_t *end) {
-  tn__turns of;
-  if (!p->d->group->add_by_turns || !tn__adds_by_turns(&p->c->scratch, p->part, start, &of)) return false;
-  tn_node *turn = p->part->ins[start], *add = of.add;
-  const char *type = p->d->value[tn__print_kind(p, turn)], *name = tn__print_format(p, "turn%" PRIu32, p->nloop);
-  const char *i = tn__print_give(p, turn, 'i', p->nloop++);
-  tn__print_line(p, "auto %s = [&](%s %s) {", name, type, i);
-  p->depth++;
-  for (uint32_t at = start + 1; at < of.end; at++) {
-    tn_node *n = p->part->ins[at];
-    if (n == of.lanes) {
-      tn__map_putp(&p->name, n, "t");
-      tn__vec_push(&p->c->scratch, &p->open, ((tn__open_loop){.start = at}));
-    } else if (n->op == OP_END) p->open.n--;
-    else if (n != add) put_instruction(p, at);
-  }
-  tn__print_line(p, "return tn_turn<%s, %s>{%s, %s, %s, %s};", p->d->value[add->src[0]->dtype],
-                 p->d->value[tn__print_kind(p, add->src[1])], all_of(p, &of.wanted), all_of(p, &of.inside),
-                 tn__print_name(p, add->src[1]),
-                 tn__print_name(p, add->src[2]));
-  tn__print_brace(p, "};");
-  uint32_t first = (uint32_t)(p->part - p->k->part);
-  while (first && (p->k->part[first].abreast || p->k->part[first].behind)) first--;
-  int threads = tn__threads_of_launch(p->k, first);
-  tn__words words = {.word = {['0'] = tn__print_format(p, "b%" PRId64, add->src[0]->ints[0]),
-                              ['1'] = name,
-                              ['b'] = tn__print_format(p, "%" PRId64, of.count),
-                              ['g'] = tn__print_format(p, "%d", threads / p->part->subgroup)}};
-  tn__print_line(p, "%s", tn__print_expand(p, p->d->group->add_by_turns, &words));
-  *end = of.end;
-  return p->turns = true;
-}
-
 /* ---- a part ---- */
 
 /* Gives the number of the instruction to go on behind. */
 static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   tn_node *n = p->part->ins[at];
   const tn__tile *tile = tile_of(p);
-  uint32_t end;
   if (tn__map_get(&p->copied, (uintptr_t)n, NULL)) return at;
   if (tile && n == tile->acc) return at;
   if (tile && n == tile->steps) return end_of(p, at);
-  if (n->op == OP_RANGE && n->ints[0] == AX_ORDER && put_turns(p, at, &end)) return end;
   switch (n->op) {
   case OP_RANGE: open_range(p, at); break;
   case OP_END: close_range(p); break;

@@ -431,7 +431,7 @@ static bool run_thread(run *r) {
     case TN__C_SENT: good = receive(r); break;
     case TN__C_BEGIN: t->begun = true; break;
     case TN__C_RENEW: good = renew(r); break;
-    case TN__C_BARRIER: case TN__C_EXCHANGE: case TN__C_IN_STEP: case TN__C_ALIKE: t->state = WAITS; return true;
+    case TN__C_BARRIER: case TN__C_EXCHANGE: case TN__C_IN_STEP: t->state = WAITS; return true;
     case TN__C_SOME: good = (int64_t)t->reg[i->a].v > 0 || complain(r, "a mask of no lanes"); break;
     case TN__C_RETURN:
       t->state = DONE;
@@ -495,20 +495,6 @@ static bool count_in_step(tn__c_machine *m, uint32_t from, uint32_t to) {
   return true;
 }
 
-static bool are_alike(tn__c_machine *m, uint32_t from, uint32_t to) {
-  const tn__c_ins *i = &m->f->ins[m->thread[from].pc - 1];
-  run r = {.m = m, .t = &m->thread[from], .i = i};
-  if (to - from != (uint32_t)m->warp) return complain(&r, "turns of a warp that is not whole");
-  if (i->n * m->warp != m->threads) return complain(&r, "turns of another number of warps");
-  for (uint32_t t = from + 1; t < to; t++)
-    if (!tn__exact_same(m->thread[t].reg[i->a], m->thread[from].reg[i->a]))
-      return complain(&r, "turns that are not the same for all threads");
-  return true;
-}
-
-static bool (*const meeting[])(tn__c_machine *m, uint32_t from, uint32_t to) = {
-    [TN__C_EXCHANGE] = exchange, [TN__C_IN_STEP] = count_in_step, [TN__C_ALIKE] = are_alike};
-
 /* Lets those go on who have met; false: none have, or see why. */
 static bool meet(tn__c_machine *m) {
   uint32_t n = (uint32_t)m->threads, warp = (uint32_t)m->warp;
@@ -523,7 +509,7 @@ static bool meet(tn__c_machine *m) {
     if (!all_wait(m, from, to, false)) continue;
     int code = m->f->ins[m->thread[from].pc - 1].code;
     bool barrier = code == TN__C_BARRIER;
-    if (!barrier && !meeting[code](m, from, to)) return false;
+    if (!barrier && !(code == TN__C_IN_STEP ? count_in_step : exchange)(m, from, to)) return false;
     for (uint32_t t = from; t < to; t++) m->thread[t].state = RUNS, m->thread[t].epoch += barrier;
     some = true;
   }

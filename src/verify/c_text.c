@@ -196,114 +196,6 @@ static void pass_block(reader *r) {
   }
 }
 
-/* ---- updates in order ---- */
-
-/* What it means is read where it is called. */
-static void read_lambda(reader *r) {
-  lambda f = {.name = r->at++};
-  need(r, "=");
-  need(r, "[");
-  need(r, "&");
-  need(r, "]");
-  need(r, "(");
-  if (!tn__c_take_type(r, &f.type) || f.type.stars) tn__c_refuse(r, "an odd parameter");
-  f.parameter = r->at++;
-  need(r, ")");
-  need(r, "{");
-  f.body = r->at;
-  pass_block(r);
-  need(r, ";");
-  tn__vec_push(r->a, &r->lambda, f);
-}
-
-static const lambda *find_lambda(reader *r) {
-  for (uint32_t i = r->lambda.n; i && i--;) {
-    const word *w = &r->word.v[r->lambda.v[i].name], *own = &r->word.v[r->at];
-    if (w->n == own->n && !memcmp(r->text + w->at, r->text + own->at, w->n)) return &r->lambda.v[i];
-  }
-  tn__c_refuse(r, "a call with no function");
-}
-
-static ex number_here(reader *r, uint64_t n) { return in_reg(plain(TN_I32), tn__c_constant(r, tn__exact_int(n))); }
-
-static void alike(reader *r, uint32_t reg, int64_t warps) {
-  tn__c_put(r, (tn__c_ins){.code = TN__C_ALIKE, .a = reg, .n = warps});
-}
-
-/* return tn_turn<type, type>{wanted, inside, at, value}; the element is as far from the first thread's as the thread */
-static void read_turn(reader *r, ex to, int64_t warps, uint32_t *unwanted, uint32_t *outside) {
-  tn__c_type type;
-  need(r, "return");
-  need(r, "tn_turn");
-  need(r, "<");
-  if (!tn__c_take_type(r, &type)) tn__c_refuse(r, "an odd type");
-  need(r, ",");
-  if (!tn__c_take_type(r, &type)) tn__c_refuse(r, "an odd type");
-  need(r, ">");
-  need(r, "{");
-  uint32_t wanted = tn__c_truth(r, tn__c_expression(r));
-  need(r, ",");
-  uint32_t inside = tn__c_truth(r, tn__c_expression(r));
-  need(r, ",");
-  ex at = in_reg(type, tn__c_converted(r, tn__c_expression(r), type));
-  need(r, ",");
-  ex value = tn__c_expression(r);
-  tn__c_value(r, &value);
-  need(r, "}");
-  need(r, ";");
-  if (r->f->thread == TN__C_NOTHING) r->f->thread = new_reg(r);
-  alike(r, wanted, warps);
-  alike(r, tn__c_arithmetic(r, TN__C_SUB, at, in_reg(plain(TN_I32), r->f->thread)).reg, warps);
-  *unwanted = put_jump(r, TN__C_UNLESS, wanted);
-  *outside = put_jump(r, TN__C_UNLESS, inside);
-  ex place = tn__c_arithmetic(r, TN__C_ADD, in_reg(to.type, to.reg), at);
-  ex element = {.type = to.type, .where = MEMORY, .reg = place.reg};
-  element.type.stars--;
-  tn__c_assign(r, element, tn__c_converted(r, tn__c_arithmetic(r, TN__C_ADD, element, value), element.type));
-}
-
-/* tn_add_by_turns<count, warps>(to, function): a loop over the turns, of those that are wanted */
-static void read_turns(reader *r) {
-  uint32_t symbols = r->symbol.n, unwanted, outside;
-  need(r, "<");
-  ex count = number_here(r, (uint64_t)strtoll(spelled(r), NULL, 10));
-  r->at++;
-  need(r, ",");
-  int64_t warps = strtoll(spelled(r), NULL, 10);
-  r->at++;
-  need(r, ">");
-  need(r, "(");
-  ex to = tn__c_expression(r);
-  tn__c_value(r, &to);
-  if (to.type.stars != 1) tn__c_refuse(r, "no place to add to");
-  need(r, ",");
-  const lambda f = *find_lambda(r);
-  r->at++;
-  need(r, ")");
-  need(r, ";");
-  uint32_t end = r->at;
-  const word *w = &r->word.v[f.parameter];
-  symbol turn = {.name = r->text + w->at, .n = w->n, .type = f.type, .reg = new_reg(r)};
-  ex counter = {.type = f.type, .where = VARIABLE, .reg = turn.reg};
-  tn__vec_push(r->a, &r->symbol, turn);
-  tn__c_assign(r, counter, tn__c_converted(r, number_here(r, 0), f.type));
-  uint32_t top = r->ins.n;
-  uint32_t out = put_jump(r, TN__C_UNLESS, tn__c_truth(r, tn__c_arithmetic(r, TN__C_LT, counter, count)));
-  r->at = f.body;
-  r->depth++;
-  while (!is_at(r, "return")) read_statement(r);
-  r->depth--;
-  read_turn(r, to, warps, &unwanted, &outside);
-  land(r, unwanted);
-  land(r, outside);
-  tn__c_assign(r, counter, tn__c_converted(r, tn__c_arithmetic(r, TN__C_ADD, counter, number_here(r, 1)), f.type));
-  tn__c_put(r, (tn__c_ins){.code = TN__C_SKIP, .dst = counter.reg, .a = count.reg});
-  tn__c_put(r, (tn__c_ins){.code = TN__C_JUMP, .n = top});
-  land(r, out);
-  r->at = end;
-  r->symbol.n = symbols;
-}
-
 /* A block of the function's own, which is a stage: all threads meet between two. */
 static void read_stage(reader *r) {
   need(r, "{");
@@ -330,10 +222,6 @@ static void read_statement(reader *r) {
     read_for(r);
   } else if (take(r, "if")) {
     read_if(r);
-  } else if (take(r, "auto")) {
-    read_lambda(r);
-  } else if (take(r, "tn_add_by_turns")) {
-    read_turns(r);
   } else if (is_at(r, "break") || is_at(r, "continue")) {
     bool leaves = is_at(r, "break");
     r->at++;

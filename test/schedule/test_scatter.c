@@ -395,16 +395,16 @@ static void test_rounded(void **s) {
   tn_ctx_close(c);
 }
 
-/* Of rows that are added to some of many, and are too long to be added in order (lower/owned.c), neighbours are loaded
- * at once, where they are wanted: in a loop those of the block that a run ends in, and what stands before it.  So is
- * what they are added to, unless it is one number.  Keys by which they are put in order are worked out once. */
+/* Of rows that are added to some of many, neighbours are loaded at once, where they are wanted: in a loop those of the
+ * block that a run ends in, and what stands before it.  So is what they are added to, unless it is one number.  Keys by
+ * which they are put in order are worked out once. */
 static void check_text(tn_ctx *c, bool zeros) {
   tn_scope(c) {
     tn_program *p = tn_program_begin(c);
-    tn_tensor *base = zeros ? tn_zeros(c, TN_F32, (tn_dim[]){32768, 4096}, 2)
-                            : tn_program_input(p, "base", TN_F32, (tn_dim[]){32768, 4096}, 2),
+    tn_tensor *base = zeros ? tn_zeros(c, TN_F32, (tn_dim[]){32768, 512}, 2)
+                            : tn_program_input(p, "base", TN_F32, (tn_dim[]){32768, 512}, 2),
               *i = tn_program_input(p, "i", TN_I64, (tn_dim[]){8192}, 1),
-              *rows = tn_program_input(p, "rows", TN_F32, (tn_dim[]){8192, 4096}, 2);
+              *rows = tn_program_input(p, "rows", TN_F32, (tn_dim[]){8192, 512}, 2);
     assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, 0, i, rows)), TN_OK);
     assert_int_equal(tn_program_end(p), TN_OK);
     char *text = tn_program_explain_string(p);
