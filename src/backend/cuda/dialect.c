@@ -51,7 +51,7 @@ const tn__dialect tn__dialect_cuda = {
                                   tn__embed_kernel_inc, NULL},
     TN__COMMON_TYPES("bool", "f64"),
     .value[TN__INDEX32] = "i32",
-    TN__COMMON_SPELLINGS_BUT("tn_neg_$t($0)", "tn_eq_$n($0, $1)", "tn_ne_$n($0, $1)"),
+    TN__COMMON_SPELLINGS_BUT("tn_neg_$t($0)", "tn_div_$t($0, $1)", "tn_eq_$n($0, $1)", "tn_ne_$n($0, $1)"),
     .approximate = approximate,
     .quotient = "tn_quotient_f16($0, $1)",
     .over_root = "tn_over_root($0, $1)",
