@@ -171,11 +171,20 @@ static bool has_rows(const tn__seed *g) {
   return g->roots.n && !g->alone && !g->tiled && !g->keeps && !g->product && !g->rows;
 }
 
+/* Of columns of 8 bytes an element, a strip is too few vectors to be worth a loop of its own (measured). */
+/* a choice: either is right */
+static bool are_narrow(const tn__fuse *f, const tn__seed *g) {
+  bool narrow = true;
+  for (uint32_t i = 0; i < g->roots.n; i++) narrow &= tn__size_of(g->roots.v[i]->dtype) <= sizeof(float);
+  return narrow || f->dev->target.group;
+}
+
 /* a choice: no is right */
 static bool may_pair(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_t *rows) {
   const tn__seed *x = tn__seed_of(f, p->a), *y = tn__seed_of(f, p->b);
-  return p->a != p->b && has_rows(x) && has_rows(y) && x->roots.n + y->roots.n <= TN__MAX_STORES &&
-         x->loops + y->loops <= TN__MAX_LOOPS && match_rows(f, d, p, rows);
+  bool fit = p->a != p->b && has_rows(x) && has_rows(y) && are_narrow(f, x) && are_narrow(f, y);
+  return fit && x->roots.n + y->roots.n <= TN__MAX_STORES && x->loops + y->loops <= TN__MAX_LOOPS &&
+         match_rows(f, d, p, rows);
 }
 
 /* Did a or b want n just there? */

@@ -31,7 +31,8 @@ enum {
   RUN_CALLS = 5,          /* so many a pass; */
   COUNT_STEPS = 16,       /* of the count of a digit in a block, */
   WHOLE_RUN = 1 << 15,    /* which is a row of so many elements, */
-  RUN_BLOCK = 1 << 14,    /* or has so many of a longer one, or more, */
+  RUN_BLOCK = 1 << 14,    /* or has so many of a longer one, or more, where there would be no more than */
+  FEW_RUNS = 4,           /* so many blocks, else as many as a row that is one, */
   MOST_RUNS = 32,         /* so that there are at most as many blocks as a few times its threads */
   RUN_BITS = 11,          /* a table of so many bits leaves room in the nearest cache */
   BYTE_FETCHES = 8,       /* asking for a digit, a byte among others, takes so long as fetching so many elements */
@@ -115,7 +116,8 @@ static double table_work(const tn__target *t, int64_t block, double elements, in
 /* Elements of a block that a processor's thread goes along: all blocks of a row have nearly as many. */
 /* a choice: any is right */
 static int64_t run_block(double n) {
-  double blocks = n > WHOLE_RUN ? fmin(ceil(n / RUN_BLOCK), MOST_RUNS) : 1;
+  double most = n < FEW_RUNS * WHOLE_RUN ? RUN_BLOCK : WHOLE_RUN;
+  double blocks = n > WHOLE_RUN ? fmin(ceil(n / most), MOST_RUNS) : 1;
   return (int64_t)fmax(ceil(n / blocks), 1);
 }
 
