@@ -450,6 +450,18 @@ static bool has_few_channels(const tn__fuse *f, const tn__conv *v, double work) 
          tn__target_is_thin(t, (double)channels, (double)count);
 }
 
+/* Sums of as few products as a processor's own loops add up: where a library that convolves planes multiplies windows,
+ * these are its steps. */
+/* a choice: either is right */
+static bool is_brief(const tn__fuse *f, const tn__conv *v) {
+  tn_node *steps = tn__int(f->c, 1);
+  if (!f->dev->target.planes || v->kind == CONV_FILTER) return false;
+  const uint8_t of[] = {v->kind == CONV_FORWARD ? CONV_C : CONV_K, CONV_R, CONV_S};
+  bool strided = v->kind == CONV_DATA && (v->stride[0] != 1 || v->stride[1] != 1);
+  for (int i = 0; i < (strided ? 1 : 3); i++) steps = tn__mul(f->c, steps, v->size[of[i]]);
+  return tn__gemm_is_brief(f, tn__simplify_index(f->c, steps));
+}
+
 void tn__conv_find(tn__fuse *f) {
   if (f->c->mode == TN_MODE_STRICT || (!f->dev->ops->has_conv && !f->dev->target.ntiles)) return;
   for (uint32_t i = 0; i < f->order.n; i++) {
@@ -463,6 +475,7 @@ void tn__conv_find(tn__fuse *f) {
     v.channels_last =
         prefers_last(f, v.dtype) && (v.own || v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
     if (v.kind == CONV_FILTER && has_little_window(f, &v)) continue; /* a choice: either is right */
+    if (is_brief(f, &v)) continue;                                   /* a choice: either is right */
     if (work < TN__LEAST_CALL || (v.own && !tiles_convolve(f, &v))) continue;
     f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
   }
