@@ -4,9 +4,9 @@
  * A window's elements are the image's under a filter, in the filter's order.  Forward, windows are multiplied by
  * filters; for the filters' gradient, what comes back at the places by windows.  For the images' gradient that is
  * multiplied by filters, which gives windows of what goes to the images: each thread adds them up in a part of the
- * images that is its own; or it is itself a convolution of what comes back, turned round.  Half floats become f32 as
- * they are copied, and sums of f32 are rounded once.  Taps of a filter that are outside of the images wherever it is put
- * are left out.
+ * images that is its own; or it is itself a convolution of what comes back, turned round.  Half floats become f32
+ * as they are copied, and sums of f32 are rounded once.  Taps of a filter that are outside of the images wherever it
+ * is put are left out.
  *
  * All operands are in planes: rows of windows' matrices are then what lies beside each other in the images. */
 #include "backend/cpu/cpu.h"
@@ -176,8 +176,8 @@ static void meet(const conv *g, int axis, int64_t tap, int64_t lo, int64_t hi, i
   *to = most(*from, least(n, pieces(most(0, hi + shift), g->v->stride[axis])));
 }
 
-/* Where tap number t is in the part of an image, `at` counting places of the part: of the block's places, of which there
- * are at most COLUMNS, for so many channels of images. */
+/* Where tap number t is in the part of an image, `at` counting places of the part: of the block's places, of which
+ * there are at most COLUMNS, for so many channels of images. */
 static void find_runs(const conv *g, const block *b, const area *part, int64_t t, int64_t uses, runs *out) {
   int64_t tap[2] = {t / at_size(g, CONV_S), t % at_size(g, CONV_S)}, lo[2], hi[2], at[2];
   const int64_t first[2] = {b->p, b->q}, count[2] = {b->rows, b->width}, origin[2] = {part->h, part->w},
@@ -236,7 +236,7 @@ static char *element(const conv *g, int operand, int64_t at) {
 /* Elements lo..hi-1 of all windows of the block */
 static void copy_windows(const conv *g, const block *b, int64_t lo, int64_t hi, float *to) {
   runs r;
-  uint16_t halves[COLUMNS];
+  _Alignas(64) uint16_t halves[COLUMNS];
   int64_t taps = g->taps, image = at_size(g, CONV_H) * at_size(g, CONV_W),
           apart = at_size(g, CONV_C) * image, n = columns(b);
   area all_of = {0, 0, at_size(g, CONV_H), at_size(g, CONV_W)};
@@ -604,15 +604,16 @@ SMALL static bool are_finite(const conv *g) {
   return !(any >> 31);
 }
 
-/* Where windows are put at every place, what goes to images is what came back, convolved with filters whose taps go the
- * other way.  That copies windows of as many channels as there are filters, where adding up goes through those of all
- * channels; and filters, which takes many places to pay. */
+/* Where windows are put at every place, what goes to images is what came back, convolved with filters whose taps go
+ * the other way.  That copies windows of as many channels as there are filters, where adding up goes through those of
+ * all channels; and filters, which takes many places to pay. */
 SMALL static bool turns(const conv *g) {
   double all = (double)at_size(g, CONV_H) * (double)at_size(g, CONV_W);
   bool everywhere = true;
   for (int i = 0; i < 2; i++) everywhere &= g->v->stride[i] == 1 || g->v->size[CONV_P + i] == 1;
-  return everywhere && g->v->kind == CONV_DATA && at_size(g, CONV_K) <= ADDING * at_size(g, CONV_C) && all <= INT32_MAX &&
-         all * (double)at_size(g, CONV_N) >= 2 * FILTERS && are_finite(g);
+  bool many = all <= INT32_MAX && all * (double)at_size(g, CONV_N) >= 2 * FILTERS;
+  return everywhere && many && g->v->kind == CONV_DATA && at_size(g, CONV_K) <= ADDING * at_size(g, CONV_C) &&
+         are_finite(g);
 }
 
 SMALL static tn__conv_call turn(const tn__conv_call *v) {
