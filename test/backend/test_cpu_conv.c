@@ -178,6 +178,7 @@ static void test_blocks(void **state) {
       {.size = {3, 3, 270, 9, 6, 5, 3, 2, 3}, .stride = {2, 2}, .pad = {1, 1}, .dilation = {2, 1}},
       {.size = {1, 2, 3, 1, 2300, 1, 2301, 1, 4}, .stride = {1, 1}, .pad = {0, 2}, .dilation = {1, 1}},
       {.size = {1, 2, 3, 70, 70, 70, 70, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
+      {.size = {1, 2, 70, 1, 2300, 1, 2301, 1, 4}, .stride = {1, 1}, .pad = {0, 2}, .dilation = {1, 1}},
       {.size = {170, 3, 5, 4, 4, 4, 4, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
       {.size = {1, 70, 430, 3, 3, 3, 3, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
       {.size = {1, 2, 270, 16, 16, 16, 16, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},

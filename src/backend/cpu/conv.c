@@ -29,6 +29,7 @@ enum {
   CHUNK = 8,      /* elements that are copied at once */
   FEW = 2,        /* times as many elements has a window of few filters: what is copied of their places counts little */
   ADDING = 2,     /* times as long as copying takes adding up */
+  CALL = 1 << 15, /* multiplications that take longer than a call does besides */
   SLICES = 4,     /* for each thread */
   WORTH = 1 << 17 /* multiplications that are worth waking a thread for */
 };
@@ -320,13 +321,14 @@ static int64_t count_blocks(const conv *g) {
 SMALL static void cut_blocks(conv *g, int64_t n) {
   int64_t p = at_size(g, CONV_P), q = at_size(g, CONV_Q), images = at_size(g, CONV_N);
   bool in_place = !g->half && g->window < FEW * at_size(g, CONV_K);
+  double work = (double)g->window * (double)at_size(g, CONV_K) * (double)p * (double)q;
   g->by = (block){.images = 1, .rows = 1, .width = q};
   if (q > n)
     g->by.width = even(q, n);
   else if (p > n / q)
     g->by.rows = even(p, n / q);
   else
-    g->by.rows = p, g->by.images = in_place && p * q >= LEAST ? 1 : even(images, n / (p * q));
+    g->by.rows = p, g->by.images = in_place && work >= CALL ? 1 : even(images, n / (p * q));
   g->nblocks[0] = pieces(images, g->by.images);
   g->nblocks[1] = pieces(p, g->by.rows);
   g->nblocks[2] = pieces(q, g->by.width);
@@ -438,7 +440,8 @@ static void join_filters(void *arg, int64_t slice, int thread) {
 /* Parts of images: of all channels or some, and of all rows or some. */
 SMALL static void plan_data(conv *g) {
   int64_t c = at_size(g, CONV_C), h = at_size(g, CONV_H), w = at_size(g, CONV_W), n = at_size(g, CONV_N);
-  int64_t taps = g->taps, halo = (at_size(g, CONV_R) - 1) * g->v->dilation[0];
+  int64_t taps = g->taps, halo = (at_size(g, CONV_R) - 1) * g->v->dilation[0],
+          across = (at_size(g, CONV_S) - 1) * g->v->dilation[1];
   g->by.images = 1;
   g->channels = even(c, most(1, STEPS / taps));
   g->part.width = even(w, most(1, SUMS / g->channels));
@@ -450,7 +453,12 @@ SMALL static void plan_data(conv *g) {
     missing = pieces(missing, pieces(g->channels, fewer));
     g->channels = fewer;
   }
-  if (missing > 1) g->part.height = even(g->part.height, most(halo + 1, g->part.height / missing));
+  if (missing > 1) {
+    int64_t lower = even(g->part.height, most(halo + 1, g->part.height / missing));
+    missing = pieces(missing, pieces(g->part.height, lower));
+    g->part.height = lower;
+  }
+  if (missing > 1) g->part.width = even(g->part.width, most(most(LEAST, 4 * across), g->part.width / missing));
   int64_t size = g->channels * h * w, columns_of = at_size(g, CONV_P) * at_size(g, CONV_Q);
   if (g->part.height == h && g->part.width == w && have > g->wanted)
     g->by.images = even(n, most(1, least(least(have / g->wanted, SUMS / size), LEAST / most(1, columns_of))));
