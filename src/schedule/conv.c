@@ -450,6 +450,18 @@ static bool has_few_channels(const tn__fuse *f, const tn__conv *v, double work) 
          tn__target_is_thin(t, (double)channels, (double)count);
 }
 
+/* Sums of as few products as a processor's own loops add up: where a library that convolves planes multiplies windows,
+ * these are its steps. */
+/* a choice: either is right */
+static bool is_brief(const tn__fuse *f, const tn__conv *v) {
+  tn_node *steps = tn__int(f->c, 1);
+  if (!f->dev->target.planes || v->kind == CONV_FILTER) return false;
+  const uint8_t of[] = {v->kind == CONV_FORWARD ? CONV_C : CONV_K, CONV_R, CONV_S};
+  bool strided = v->kind == CONV_DATA && (v->stride[0] != 1 || v->stride[1] != 1);
+  for (int i = 0; i < (strided ? 1 : 3); i++) steps = tn__mul(f->c, steps, v->size[of[i]]);
+  return tn__gemm_is_brief(f, tn__simplify_index(f->c, steps));
+}
+
 void tn__conv_find(tn__fuse *f) {
   if (f->c->mode == TN_MODE_STRICT || (!f->dev->ops->has_conv && !f->dev->target.ntiles)) return;
   for (uint32_t i = 0; i < f->order.n; i++) {
@@ -463,6 +475,7 @@ void tn__conv_find(tn__fuse *f) {
     v.channels_last =
         prefers_last(f, v.dtype) && (v.own || v.kind == CONV_DATA || v.operand[CONV_DATA].node->op != OP_PARAM);
     if (v.kind == CONV_FILTER && has_little_window(f, &v)) continue; /* a choice: either is right */
+    if (is_brief(f, &v)) continue;                                   /* a choice: either is right */
     if (work < TN__LEAST_CALL || (v.own && !tiles_convolve(f, &v))) continue;
     f->info[i].conv = tn__arena_dup(f->a, &v, sizeof v);
   }
@@ -670,12 +683,38 @@ static tn_node *with_copy(tn__fuse *f, const tn__conv *v, int o, tn_node *source
   return tn__substitute(f->c, now, &x, &fresh, 1);
 }
 
-/* What own convolutions read, where it cannot be stored in the order that they want, is copied. */
+/* Do both convolutions want their operands, which are one node, stored in the same order? */
+/* a choice: either is right */
+static bool same_order(const tn__conv *v, int o, const tn__conv *w, int q) {
+  const tn_node *x = v->operand[o].node;
+  int8_t at[2][IMAGE_AXES];
+  memset(at, -1, sizeof at);
+  for (int i = 0; i < 2; i++)
+    for (int p = 0, n = 0; p < IMAGE_AXES; p++) {
+      int a = i ? w->operand[q].axis[order_of(w, q)[p]] : v->operand[o].axis[order_of(v, o)[p]];
+      if (a >= 0 && !tn__is_int_const(x->dim[a], 1)) at[i][n++] = (int8_t)a;
+    }
+  return !memcmp(at[0], at[1], sizeof *at);
+}
+
+/* Does one of the first n convolutions have the operand stored in another order?  What is the same when its axes change
+ * places, as a constant is, is one node. */
+/* a choice: either is right */
+static bool is_contested(const tn__conv *const *of, uint32_t n, const tn__conv *v, int o) {
+  for (uint32_t i = 0; i < n; i++)
+    for (int q = 0; of[i] && !of[i]->own && q < 3; q++)
+      if (q != (int)of[i]->kind && of[i]->operand[q].node == v->operand[o].node && !same_order(v, o, of[i], q))
+        return true;
+  return false;
+}
+
+/* What own convolutions read, where it cannot be stored in the order that they want, is copied; so is what libraries
+ * read in several orders. */
 tn_node *tn__conv_operands(tn__fuse *f) {
   tn_node **now = tn__arena_alloc(f->a, (f->order.n + 1) * sizeof *now);
   const tn__conv **of = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *of);
   for (uint32_t i = 0; i < f->order.n; i++)
-    if (f->info[i].conv && f->info[i].conv->own)
+    if (f->info[i].conv)
       of[tn__info_of(f, tn__conv_contraction(f->order.v[i])) - f->info] = f->info[i].conv;
   for (uint32_t i = 0; i < f->order.n; i++) {
     tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
@@ -686,8 +725,12 @@ tn_node *tn__conv_operands(tn__fuse *f) {
       for (int o = 0; o < 3 && of[i]; o++) {
         bool images = o == CONV_DATA &&
                       n->src[k] != of[i]->operand[of[i]->kind == CONV_FORWARD ? CONV_FILTER : CONV_FORWARD].node;
-        if (o != (int)of[i]->kind && (images || of[i]->operand[o].node == n->src[k]))
+        if (o == (int)of[i]->kind) continue;
+        if (of[i]->own && (images || of[i]->operand[o].node == n->src[k]))
           src[k] = with_copy(f, of[i], o, n->src[k], src[k]);
+        else if (!of[i]->own && src[k] == n->src[k] && of[i]->operand[o].node == src[k] &&
+                 is_contested(of, i, of[i], o))
+          src[k] = copied(f->c, src[k], true);
       }
       changed |= src[k] != n->src[k];
     }

@@ -255,6 +255,7 @@ uint32_t tn__heap_pop(tn__numbers *h);
 int tn__demand_last(const tn__fuse *f, const tn__info *in, int k); /* of kernel k; -1: it wants nothing of the node */
 tn__gemm tn__gemm_sizes(tn_ctx *c, const tn_node *n); /* of a contraction; the rest is not told */
 bool tn__gemm_has_library(const tn__fuse *f, int dtype);
+bool tn__gemm_is_brief(const tn__fuse *f, tn_node *steps); /* are so few steps a processor's own loops'? */
 bool tn__gemm_is_called(const tn__fuse *f, const tn_node *n); /* does it, if n's operands are matrices? */
 /* NULL: not for the library; marks operands that must stand in memory */
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n);

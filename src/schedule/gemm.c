@@ -179,11 +179,16 @@ static double work_of(const tn__gemm *g) {
  * threads a half to a sixth of OpenBLAS's time; of 16 steps between a half and three times). */
 enum { FEW_STEPS = 8 };
 
+/* a choice: either is right */
+bool tn__gemm_is_brief(const tn__fuse *f, tn_node *steps) {
+  bool processor = !f->dev->target.group && !f->dev->target.interprets;
+  return processor && tn__is_const(steps) && tn__size_guess(steps) <= FEW_STEPS;
+}
+
 /* Is a call, and what converting comes to, worth it? */
 /* a choice: either is right */
 static bool pays(const tn__fuse *f, const tn__gemm *g) {
-  bool processor = !f->dev->target.group && !f->dev->target.interprets;
-  if (processor && tn__is_const(g->k) && tn__size_guess(g->k) <= FEW_STEPS) return false;
+  if (tn__gemm_is_brief(f, g->k)) return false;
   tn__product_size guess = {.rows = tn__size_guess(g->m), .cols = tn__size_guess(g->n), .steps = tn__size_guess(g->k),
                             .dtype = g->dtype};
   return work_of(g) >= TN__LEAST_CALL && !tn__target_widens_in_vain(&f->dev->target, &guess);

@@ -178,6 +178,7 @@ static void test_blocks(void **state) {
       {.size = {3, 3, 270, 9, 6, 5, 3, 2, 3}, .stride = {2, 2}, .pad = {1, 1}, .dilation = {2, 1}},
       {.size = {1, 2, 3, 1, 2300, 1, 2301, 1, 4}, .stride = {1, 1}, .pad = {0, 2}, .dilation = {1, 1}},
       {.size = {1, 2, 3, 70, 70, 70, 70, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
+      {.size = {1, 2, 70, 1, 2300, 1, 2301, 1, 4}, .stride = {1, 1}, .pad = {0, 2}, .dilation = {1, 1}},
       {.size = {170, 3, 5, 4, 4, 4, 4, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
       {.size = {1, 70, 430, 3, 3, 3, 3, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
       {.size = {1, 2, 270, 16, 16, 16, 16, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
@@ -194,6 +195,30 @@ static void test_blocks(void **state) {
     open_cpu(&f, threads);
     if (!f.d->ops->has_conv(f.d, TN_BF16)) skip();
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) check_all(f.d, calls[i]);
+    close_cpu(&f);
+  }
+}
+
+/* Images' gradients at enough places for what came back to be convolved: filters in pieces, images in pieces, padding
+ * as wide as windows and wider.  Infinite filters must not meet the zeros around. */
+static void test_turned(void **state) {
+  static const tn__conv_call calls[] = {
+      {.size = {2, 9, 3, 14, 12, 18, 16, 3, 3}, .stride = {1, 1}, .pad = {3, 3}, .dilation = {1, 1}},
+      {.size = {3, 4, 5, 13, 9, 7, 15, 3, 2}, .stride = {1, 1}, .pad = {0, 4}, .dilation = {3, 2}},
+      {.size = {1, 129, 256, 1, 256, 1, 255, 1, 2}, .stride = {1, 1}, .pad = {0, 0}, .dilation = {1, 1}},
+      {.size = {2, 40, 60, 12, 12, 12, 12, 3, 3}, .stride = {1, 1}, .pad = {1, 1}, .dilation = {1, 1}},
+      {.size = {1, 2, 1, 1, 2300, 1, 2302, 1, 3}, .stride = {1, 1}, .pad = {0, 2}, .dilation = {1, 1}},
+      {.size = {300, 3, 2, 4, 1, 1, 1, 4, 1}, .stride = {5, 1}, .pad = {0, 0}, .dilation = {1, 1}}};
+  (void)state;
+  for (int threads = 1; threads <= 3; threads += 2) {
+    fixture f;
+    open_cpu(&f, threads);
+    if (!f.d->ops->has_conv(f.d, TN_BF16)) skip();
+    for (size_t i = 0; i < 2 * FLOATS * sizeof calls / sizeof *calls; i++) {
+      tn__conv_call v = calls[i / (2 * FLOATS)];
+      v.kind = CONV_DATA, v.dtype = floats[i / 2 % FLOATS];
+      check(f.d, v, i % 2);
+    }
     close_cpu(&f);
   }
 }
@@ -222,6 +247,6 @@ static void test_refusals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_blocks),
-                                     cmocka_unit_test(test_refusals)};
+                                     cmocka_unit_test(test_turned), cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

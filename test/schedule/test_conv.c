@@ -238,8 +238,62 @@ static void test_geometries(void **state) {
 
 static void test_compiled(void **state) {
   (void)state;
-  compare("cpu", LOOPS, TN_F32, &geometries[4], true);
-  compare("cpu", BODIES, TN_F32, &geometries[4], true);
+  geometry g = geometries[4];
+  g.k = 9; /* more than own loops add up */
+  compare("cpu", LOOPS, TN_F32, &g, true);
+  compare("cpu", BODIES, TN_F32, &g, true);
+}
+
+/* Sums of few products are a processor's own loops': forward of an element of a window each, images' gradients of a
+ * filter each, and of a tap where windows are put at every place. */
+static void test_few_products(void **state) {
+  static const struct {
+    int64_t channels, filters, stride;
+    int calls[3]; /* by kind */
+  } rows[] = {{1, 8, 1, {[CONV_DATA] = 1, [CONV_FILTER] = 1}},
+              {2, 3, 1, {[CONV_DATA] = 1, [CONV_FILTER] = 1}},
+              {3, 2, 1, {[CONV_FORWARD] = 1, [CONV_FILTER] = 1}},
+              {3, 8, 2, {[CONV_FORWARD] = 1, [CONV_FILTER] = 1}},
+              {3, 9, 2, {[CONV_FORWARD] = 1, [CONV_DATA] = 1, [CONV_FILTER] = 1}}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    geometry g = {"few products", 4, rows[i].channels, 9, 10, rows[i].filters, 1, 3, {.stride = {1, rows[i].stride}},
+                  true};
+    tn__device_ops ops;
+    tn_ctx *c = open_with("cpu", LOOPS, &ops);
+    tn_scope(c) {
+      tn_tensor *out[RESULTS];
+      int n = build(c, TN_F32, &g, false, out);
+      if (tn_realize(out, n)) fail_msg("row %zu: %s", i, tn_last_error(c)->text);
+      for (int kind = 0; kind < 3; kind++)
+        if (seen.calls[kind] != rows[i].calls[kind])
+          fail_msg("row %zu: %d calls of kind %d", i, seen.calls[kind], kind);
+    }
+    tn_ctx_close(c);
+  }
+}
+
+/* What comes back is the same with images and filters exchanged, and is one node: one of the two gradients has it
+ * copied, as it cannot be stored in both orders. */
+static void test_contested(void **state) {
+  enum { SIZE = 9 };
+  static const tn_dim sx[] = {SIZE, SIZE, 6, 7}, sw[] = {SIZE, SIZE, 3, 3}, sy[] = {SIZE, SIZE, 4, 5};
+  static float got[2][2][SIZE * SIZE * 6 * 7];
+  (void)state;
+  for (int l = NONE; l <= LOOPS; l++) {
+    tn__device_ops ops;
+    tn_ctx *c = open_with("ref", (library)l, &ops);
+    tn_scope(c) {
+      tn_tensor *in[] = {numbers(c, TN_F32, sx, 4, 1), numbers(c, TN_F32, sw, 4, 2)}, *grad[2];
+      assert_int_equal(tn_vjp(tn_conv2d(in[0], in[1], NULL, NULL), tn_full(c, TN_F32, sy, 4, 2), 2, in, grad), TN_OK);
+      if (tn_realize(grad, 2)) fail_msg("%s", tn_last_error(c)->text);
+      for (int i = 0; i < 2; i++) assert_int_equal(tn_read(grad[i], got[l][i], bytes_of(grad[i])), TN_OK);
+      assert_int_equal(seen.calls[CONV_DATA], l == LOOPS);
+      assert_int_equal(seen.calls[CONV_FILTER], l == LOOPS);
+    }
+    tn_ctx_close(c);
+  }
+  assert_memory_equal(got[NONE], got[LOOPS], sizeof got[NONE]);
 }
 
 /* ---- a training step, for any number of images from 0 ---- */
@@ -387,6 +441,7 @@ static void test_few_channels(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_few_channels), cmocka_unit_test(test_geometries),
                                      cmocka_unit_test(test_compiled),     cmocka_unit_test(test_training_step),
-                                     cmocka_unit_test(test_no_images),    cmocka_unit_test(test_lacking)};
+                                     cmocka_unit_test(test_no_images),    cmocka_unit_test(test_lacking),
+                                     cmocka_unit_test(test_few_products), cmocka_unit_test(test_contested)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

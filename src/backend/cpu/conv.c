@@ -4,12 +4,14 @@
  * A window's elements are the image's under a filter, in the filter's order.  Forward, windows are multiplied by
  * filters; for the filters' gradient, what comes back at the places by windows.  For the images' gradient that is
  * multiplied by filters, which gives windows of what goes to the images: each thread adds them up in a part of the
- * images that is its own.  Half floats become f32 as they are copied, and sums of f32 are rounded once.  Taps of a
- * filter that are outside of the images wherever it is put are left out.
+ * images that is its own; or it is itself a convolution of what comes back, turned round.  Half floats become f32
+ * as they are copied, and sums of f32 are rounded once.  Taps of a filter that are outside of the images wherever it
+ * is put are left out.
  *
  * All operands are in planes: rows of windows' matrices are then what lies beside each other in the images. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/half.h"
+#include <stddef.h>
 #include <string.h>
 
 /* What a thread's matrices have room for, in elements: windows, sums, what is copied of filters and of what comes back.
@@ -24,8 +26,10 @@ enum {
   FILTERS = 128,  /* filters at a time, where they are copied */
   TILE = 16,      /* the library's kernels are of multiples of that */
   LEAST = 64,     /* columns that it multiplies well */
-  SHORT = 4,      /* elements: shorter rows are copied one by one */
   CHUNK = 8,      /* elements that are copied at once */
+  FEW = 2,        /* times as many elements has a window of few filters: what is copied of their places counts little */
+  ADDING = 2,     /* times as long as copying takes adding up */
+  CALL = 1 << 15, /* multiplications that take longer than a call does besides */
   SLICES = 4,     /* for each thread */
   WORTH = 1 << 17 /* multiplications that are worth waking a thread for */
 };
@@ -42,66 +46,88 @@ SMALL static int64_t even(int64_t n, int64_t size) { return n > 0 ? pieces(n, pi
 
 /* ---- elements ---- */
 
-/* Neighbouring places of a block, and the place of the image that a tap is at for the first of them */
-typedef struct run {
-  int64_t at;
-  int32_t place, n;
-} run;
-
-/* Where a tap is at a block's places.  What is in no run is outside of the image; so are the holes of runs, which are
- * as good as whole otherwise: where places and images are equally wide, the next row's run goes on behind the last. */
+/* Where a tap is at a block's places: rows of so many neighbours, each so much behind the last among the places and in
+ * the image.  What is in no row is outside of the image.  Where places and images are equally wide, rows go on behind
+ * each other as one, and what is outside are holes in it, as far apart as the image is wide. */
 typedef struct runs {
-  int64_t n, nholes, places; /* places: of one image of the block */
-  int64_t step;              /* between the image's places of a run */
-  bool all;                  /* nothing is outside, but in holes */
-  run run[COLUMNS];
-  run hole[COLUMNS];
+  int64_t places;         /* of one image of the block */
+  int64_t rows, n, place, next_place, at, next_at;
+  int64_t step;           /* between the image's places of a row */
+  int64_t nholes, hole, wide, apart;
+  bool all, masked;       /* nothing is outside, but in holes; a mask has no bits of these */
+  uint32_t mask[COLUMNS]; /* of places */
 } runs;
 
-/* Chunks of constant length are a few vectors, without a call for what is mostly short. */
+/* A mask pays for so many channels of images that are in the same place. */
+enum { MASKED = 4 };
+
+#define CLEAR_HOLES(y, r)                                                                                              \
+  for (int64_t hole_ = 0; hole_ < (r)->nholes; hole_++)                                                                \
+    for (int64_t i_ = 0; i_ < (r)->wide; i_++) (y)[(r)->hole + hole_ * (r)->apart + i_] = 0
+
+/* f32 as what they are made of */
+typedef uint32_t __attribute__((may_alias)) bits32;
+
+/* Windows' elements of so many images, which are `apart`; takes whatever has their size.  Chunks of constant length are
+ * a few vectors, without a call for what is mostly short; the end of a row is copied with what is in front of it. */
+#define TAKE(name, T)                                                                                                  \
+  static void name(void *restrict to, const void *restrict from, const runs *r, int64_t images, int64_t apart) {       \
+    T *y = to;                                                                                                         \
+    const T *x = from;                                                                                                 \
+    int64_t n = r->n, half = CHUNK / 2, step = r->step;                                                                \
+    for (; images > 0; images--, y += r->places, x += apart) {                                                         \
+      int64_t head = r->all ? 0 : r->places, tail = r->places;                                                         \
+      if (r->rows == 1) head = r->place, tail = head + n;                                                              \
+      memset(y, 0, (size_t)head * sizeof(T));                                                                          \
+      memset(y + tail, 0, (size_t)(r->places - tail) * sizeof(T));                                                     \
+      T *a = y + r->place;                                                                                             \
+      const T *b = x + r->at;                                                                                          \
+      if (r->masked) {                                                                                                 \
+        const uint32_t *m = r->mask + r->place;                                                                        \
+        int64_t i = 0;                                                                                                 \
+        for (; i + CHUNK <= n; i += CHUNK)                                                                             \
+          for (int j = 0; j < CHUNK; j++) a[i + j] = (T)(b[i + j] & (T)m[i + j]);                                      \
+        for (; i < n; i++) a[i] = (T)(b[i] & (T)m[i]);                                                                 \
+      } else if (step == 1 && n >= CHUNK) {                                                                            \
+        for (int64_t row = r->rows; row > 0; row--, a += r->next_place, b += r->next_at) {                             \
+          for (int64_t i = 0; i + CHUNK < n; i += CHUNK) memcpy(a + i, b + i, CHUNK * sizeof(T));                      \
+          memcpy(a + n - CHUNK, b + n - CHUNK, CHUNK * sizeof(T));                                                     \
+        }                                                                                                              \
+      } else if (step == 1 && n >= half) {                                                                             \
+        for (int64_t row = r->rows; row > 0; row--, a += r->next_place, b += r->next_at) {                             \
+          memcpy(a, b, CHUNK / 2 * sizeof(T));                                                                         \
+          memcpy(a + n - half, b + n - half, CHUNK / 2 * sizeof(T));                                                   \
+        }                                                                                                              \
+      } else if (n < r->rows) {                                                                                        \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+          for (int64_t row = 0; row < r->rows; row++) a[row * r->next_place + i] = b[row * r->next_at + i * step];     \
+      } else {                                                                                                         \
+        for (int64_t row = r->rows; row > 0; row--, a += r->next_place, b += r->next_at)                               \
+          for (int64_t i = 0; i < n; i++) a[i] = b[i * step];                                                          \
+      }                                                                                                                \
+      if (!r->masked) CLEAR_HOLES(y, r);                                                                               \
+    }                                                                                                                  \
+  }
+TAKE(take_floats, bits32)
+TAKE(take_halves, uint16_t)
+#undef TAKE
+
 static void join(float *restrict y, const float *restrict x, int64_t n) {
   for (; n >= CHUNK; n -= CHUNK, y += CHUNK, x += CHUNK)
     for (int i = 0; i < CHUNK; i++) y[i] += x[i];
   for (int64_t i = 0; i < n; i++) y[i] += x[i];
 }
 
-/* Windows' elements of so many images, which are `apart`; takes whatever has their size */
-#define TAKE(name, T)                                                                                                  \
-  static void name(void *restrict to, const void *restrict from, const runs *r, int64_t images, int64_t apart) {       \
-    T *y = to;                                                                                                         \
-    const T *x = from;                                                                                                 \
-    for (; images > 0; images--, y += r->places, x += apart) {                                                         \
-      int64_t head = r->all ? 0 : r->places, tail = r->places;                                                         \
-      if (r->n == 1) head = r->run->place, tail = head + r->run->n;                                                    \
-      memset(y, 0, (size_t)head * sizeof(T));                                                                          \
-      memset(y + tail, 0, (size_t)(r->places - tail) * sizeof(T));                                                     \
-      bool singles = r->n && r->run->n == 1;                                                                           \
-      for (const run *k = r->run; singles && k < r->run + r->n; k++) y[k->place] = x[k->at];                           \
-      for (const run *k = r->run; !singles && k < r->run + r->n; k++) {                                                \
-        T *a = y + k->place;                                                                                           \
-        const T *b = x + k->at;                                                                                        \
-        int32_t n = k->n;                                                                                              \
-        for (; r->step == 1 && n >= CHUNK; n -= CHUNK, a += CHUNK, b += CHUNK) memcpy(a, b, CHUNK * sizeof(T));        \
-        for (; n > 0; n--, b += r->step) *a++ = *b;                                                                    \
-      }                                                                                                                \
-      for (const run *k = r->hole; k < r->hole + r->nholes; k++)                                                       \
-        for (int32_t i = 0; i < k->n; i++) y[k->place + i] = 0;                                                        \
-    }                                                                                                                  \
-  }
-TAKE(take_floats, float)
-TAKE(take_halves, uint16_t)
-
 /* Adds windows' elements up where they come from; holes become 0 first. */
 static void add(float *restrict y, float *restrict x, const runs *r, int64_t images, int64_t apart) {
   for (; images > 0; images--, y += apart, x += r->places) {
-    for (const run *k = r->hole; k < r->hole + r->nholes; k++)
-      for (int32_t i = 0; i < k->n; i++) x[k->place + i] = 0;
-    for (const run *k = r->run; k < r->run + r->n; k++) {
-      if (r->step == 1 && k->n > 1)
-        join(y + k->at, x + k->place, k->n);
-      else
-        for (int64_t i = 0; i < k->n; i++) y[k->at + i * r->step] += x[k->place + i];
-    }
+    float *a = y + r->at, *b = x + r->place;
+    CLEAR_HOLES(x, r);
+    if (r->step == 1 && r->n > 1)
+      for (int64_t row = r->rows; row > 0; row--, a += r->next_at, b += r->next_place) join(a, b, r->n);
+    else
+      for (int64_t i = 0; i < r->n; i++)
+        for (int64_t row = 0; row < r->rows; row++) a[row * r->next_at + i * r->step] += b[row * r->next_place + i];
   }
 }
 
@@ -119,6 +145,7 @@ typedef struct conv {
   const tn__conv_call *v;
   const tn__device *d;
   const tn__half *half;    /* NULL: no half floats */
+  bool turned;             /* filters and channels of what is convolved are the other way round than filters stand */
   size_t size;             /* of an element, in bytes */
   int64_t taps, window;    /* of a filter in a channel, and all its elements */
   int64_t wanted;          /* slices */
@@ -130,6 +157,7 @@ typedef struct conv {
 } conv;
 
 static int64_t at_size(const conv *g, tn__conv_dim d) { return g->v->size[d]; }
+static bool copies_filters(const conv *g) { return g->half || g->turned; }
 static int64_t places(const block *b) { return b->rows * b->width; }
 static int64_t columns(const block *b) { return b->images * places(b); }
 
@@ -149,31 +177,34 @@ static void meet(const conv *g, int axis, int64_t tap, int64_t lo, int64_t hi, i
   *to = most(*from, least(n, pieces(most(0, hi + shift), g->v->stride[axis])));
 }
 
-/* Where tap number t is in the part of an image, `at` counting places of the part: of the block's
- * places, of which there are at most COLUMNS. */
-static void find_runs(const conv *g, const block *b, const area *part, int64_t t, runs *out) {
-  int64_t r = t / at_size(g, CONV_S), s = t % at_size(g, CONV_S), lo[2], hi[2], sum = 0;
-  const int64_t *stride = g->v->stride;
-  meet(g, 0, r, part->h, part->h + part->height, &lo[0], &hi[0]);
-  meet(g, 1, s, part->w, part->w + part->width, &lo[1], &hi[1]);
-  int64_t p0 = most(lo[0], b->p), p1 = least(hi[0], b->p + b->rows), q0 = most(lo[1], b->q),
-          q1 = least(hi[1], b->q + b->width), length = q1 - q0;
-  bool goes_on = stride[0] == 1 && stride[1] == 1 && b->width == part->width && length > 0 && p1 > p0;
-  int64_t each = goes_on ? (p1 - p0 - 1) * b->width + length : length < SHORT ? 1 : length;
-  out->n = out->nholes = 0;
-  out->places = places(b);
-  out->step = stride[1];
-  for (int64_t p = p0; p < p1; p++)
-    for (int64_t q = q0; q < q1; q += each) {
-      int64_t h = p * stride[0] + r * g->v->dilation[0] - g->v->pad[0] - part->h,
-              w = q * stride[1] + s * g->v->dilation[1] - g->v->pad[1] - part->w;
-      int32_t place = (int32_t)((p - b->p) * b->width + q - b->q);
-      if (!goes_on || p == p0) out->run[out->n++] = (run){h * part->width + w, place, (int32_t)each}, sum += each;
-      if (goes_on && p + 1 < p1 && length < b->width)
-        out->hole[out->nholes++] = (run){0, (int32_t)(place + length), (int32_t)(b->width - length)};
-      if (goes_on) break;
-    }
-  out->all = sum == out->places;
+/* Where tap number t is in the part of an image, `at` counting places of the part: of the block's places, of which
+ * there are at most COLUMNS, for so many channels of images. */
+static void find_runs(const conv *g, const block *b, const area *part, int64_t t, int64_t uses, runs *out) {
+  int64_t tap[2] = {t / at_size(g, CONV_S), t % at_size(g, CONV_S)}, lo[2], hi[2], at[2];
+  const int64_t first[2] = {b->p, b->q}, count[2] = {b->rows, b->width}, origin[2] = {part->h, part->w},
+                size[2] = {part->height, part->width}, *stride = g->v->stride;
+  for (int i = 0; i < 2; i++) {
+    meet(g, i, tap[i], origin[i], origin[i] + size[i], &lo[i], &hi[i]);
+    lo[i] = most(lo[i], first[i]), hi[i] = most(lo[i], least(hi[i], first[i] + count[i]));
+    at[i] = lo[i] * stride[i] + tap[i] * g->v->dilation[i] - g->v->pad[i] - origin[i];
+  }
+  int64_t rows = hi[0] - lo[0], n = hi[1] - lo[1];
+  bool any = rows > 0 && n > 0, goes_on = any && stride[0] == 1 && stride[1] == 1 && b->width == part->width;
+  memset(out, 0, offsetof(runs, mask));
+  out->places = places(b), out->step = stride[1];
+  if (!any) return;
+  out->all = rows * n == out->places;
+  out->rows = rows, out->n = n;
+  out->place = (lo[0] - b->p) * b->width + lo[1] - b->q, out->next_place = b->width;
+  out->at = at[0] * part->width + at[1], out->next_at = stride[0] * part->width;
+  if (!goes_on) return;
+  out->rows = 1, out->n = (rows - 1) * b->width + n;
+  if (n == b->width) return;
+  out->nholes = rows - 1, out->hole = out->place + n, out->wide = b->width - n, out->apart = b->width;
+  out->masked = uses >= MASKED && rows > 1;
+  if (!out->masked) return;
+  memset(out->mask, 0xff, (size_t)out->places * sizeof *out->mask);
+  CLEAR_HOLES(out->mask, out);
 }
 
 /* ---- copying ---- */
@@ -185,6 +216,20 @@ static void widen(const conv *g, float *to, const void *from, int64_t n) {
     memcpy(to, from, (size_t)n * sizeof *to);
 }
 
+/* ... of few elements */
+static void copy(const conv *g, float *to, const void *from, int64_t n) {
+  const float *x = from;
+  if (g->half)
+    widen(g, to, from, n);
+  else
+    for (; n > 0; n -= CHUNK, to += CHUNK, x += CHUNK) {
+      if (n >= CHUNK)
+        memcpy(to, x, CHUNK * sizeof *to);
+      else
+        for (int64_t i = 0; i < n; i++) to[i] = x[i];
+    }
+}
+
 static char *element(const conv *g, int operand, int64_t at) {
   return (char *)g->v->operand[operand] + (size_t)at * g->size;
 }
@@ -192,12 +237,12 @@ static char *element(const conv *g, int operand, int64_t at) {
 /* Elements lo..hi-1 of all windows of the block */
 static void copy_windows(const conv *g, const block *b, int64_t lo, int64_t hi, float *to) {
   runs r;
-  uint16_t halves[COLUMNS];
+  _Alignas(64) uint16_t halves[COLUMNS];
   int64_t taps = g->taps, image = at_size(g, CONV_H) * at_size(g, CONV_W),
           apart = at_size(g, CONV_C) * image, n = columns(b);
   area all_of = {0, 0, at_size(g, CONV_H), at_size(g, CONV_W)};
   for (int64_t t = 0; t < taps; t++) {
-    find_runs(g, b, &all_of, t, &r);
+    find_runs(g, b, &all_of, t, (hi - lo) / taps * b->images, &r);
     for (int64_t c = pieces(lo - t, taps); c * taps + t < hi; c++) {
       float *y = to + (c * taps + t - lo) * n;
       const void *x = element(g, CONV_DATA, b->image * apart + c * image);
@@ -211,7 +256,14 @@ static void copy_windows(const conv *g, const block *b, int64_t lo, int64_t hi, 
 
 /* Elements lo..hi-1 (at most STEPS) of n filters, where they stand or copied */
 static const void *take_filters(const conv *g, int64_t k, int64_t n, int64_t lo, int64_t hi, float *to, int64_t *ld) {
-  *ld = g->half ? hi - lo : g->window;
+  *ld = copies_filters(g) ? hi - lo : g->window;
+  for (int64_t i = 0, first = lo / g->taps * g->taps; g->turned && i < n; i++)
+    for (int64_t j = lo, channel = first, length; j < hi; j += length, channel += g->taps) {
+      length = least(channel + g->taps, hi) - j;
+      copy(g, to + i * *ld + j - lo,
+           element(g, CONV_FILTER, channel * at_size(g, CONV_K) + (k + i) * g->taps + j - channel), length);
+    }
+  if (g->turned) return to;
   if (!g->half) return element(g, CONV_FILTER, k * g->window + lo);
   for (int64_t i = 0; i < n; i++)
     widen(g, to + i * *ld, element(g, CONV_FILTER, (k + i) * g->window + lo), hi - lo);
@@ -265,16 +317,18 @@ static int64_t count_blocks(const conv *g) {
 }
 
 /* Blocks of at most n places: of several images where what stands in planes has to be copied anyway, or is so little
- * that the library's time for a call would count */
+ * that the library's time for a call would count, or is little besides the windows */
 SMALL static void cut_blocks(conv *g, int64_t n) {
   int64_t p = at_size(g, CONV_P), q = at_size(g, CONV_Q), images = at_size(g, CONV_N);
+  bool in_place = !g->half && g->window < FEW * at_size(g, CONV_K);
+  double work = (double)g->window * (double)at_size(g, CONV_K) * (double)p * (double)q;
   g->by = (block){.images = 1, .rows = 1, .width = q};
   if (q > n)
     g->by.width = even(q, n);
   else if (p > n / q)
     g->by.rows = even(p, n / q);
   else
-    g->by.rows = p, g->by.images = !g->half && p * q >= LEAST ? 1 : even(images, n / (p * q));
+    g->by.rows = p, g->by.images = in_place && work >= CALL ? 1 : even(images, n / (p * q));
   g->nblocks[0] = pieces(images, g->by.images);
   g->nblocks[1] = pieces(p, g->by.rows);
   g->nblocks[2] = pieces(q, g->by.width);
@@ -294,10 +348,10 @@ SMALL static void plan_forward(conv *g) {
   int64_t together = least(COLUMNS, WINDOWS / g->steps);
   /* filters that are copied are so for each block: all at once, and for many places */
   if (g->half) together = least(together, most(2 * FILTERS, SUMS / k));
-  cut_blocks(g, places_for(g, g->half ? 2 * FILTERS : LEAST, together));
+  cut_blocks(g, places_for(g, copies_filters(g) ? 2 * FILTERS : LEAST, together));
   int64_t n = columns(&g->by), missing = pieces(g->wanted, count_blocks(g)), at_most = k;
   if (g->half || g->by.images > 1) at_most = least(at_most, SUMS / n);
-  if (g->half) at_most = least(at_most, COPIED / g->steps);
+  if (copies_filters(g)) at_most = least(at_most, COPIED / g->steps);
   if (missing > 1) at_most = least(at_most, most(LEAST, pieces(pieces(k, missing), TILE) * TILE));
   g->filters = even(k, at_most);
 }
@@ -330,7 +384,8 @@ static void forward(void *arg, int64_t slice, int thread) {
 SMALL static void plan_filter(conv *g) {
   int64_t k = at_size(g, CONV_K), threads = tn__pool_threads(g->d->ctx->pool);
   g->filters = even(k, 2 * FILTERS);
-  g->steps = even(g->window, least(2 * STEPS, SUMS / g->filters));
+  /* the library takes up to three times as long for few rows if it has many columns */
+  g->steps = even(g->window, least(k <= TILE ? STEPS / 2 : 2 * STEPS, SUMS / g->filters));
   cut_blocks(g, places_for(g, LEAST, least(least(COLUMNS, WINDOWS / g->steps), COPIED / g->filters)));
   int64_t tiles = pieces(k, g->filters) * pieces(g->window, g->steps), blocks = count_blocks(g);
   g->parts = most(1, least(least(threads, g->wanted) / tiles, blocks));
@@ -385,7 +440,8 @@ static void join_filters(void *arg, int64_t slice, int thread) {
 /* Parts of images: of all channels or some, and of all rows or some. */
 SMALL static void plan_data(conv *g) {
   int64_t c = at_size(g, CONV_C), h = at_size(g, CONV_H), w = at_size(g, CONV_W), n = at_size(g, CONV_N);
-  int64_t taps = g->taps, halo = (at_size(g, CONV_R) - 1) * g->v->dilation[0];
+  int64_t taps = g->taps, halo = (at_size(g, CONV_R) - 1) * g->v->dilation[0],
+          across = (at_size(g, CONV_S) - 1) * g->v->dilation[1];
   g->by.images = 1;
   g->channels = even(c, most(1, STEPS / taps));
   g->part.width = even(w, most(1, SUMS / g->channels));
@@ -397,7 +453,12 @@ SMALL static void plan_data(conv *g) {
     missing = pieces(missing, pieces(g->channels, fewer));
     g->channels = fewer;
   }
-  if (missing > 1) g->part.height = even(g->part.height, most(halo + 1, g->part.height / missing));
+  if (missing > 1) {
+    int64_t lower = even(g->part.height, most(halo + 1, g->part.height / missing));
+    missing = pieces(missing, pieces(g->part.height, lower));
+    g->part.height = lower;
+  }
+  if (missing > 1) g->part.width = even(g->part.width, most(most(LEAST, 4 * across), g->part.width / missing));
   int64_t size = g->channels * h * w, columns_of = at_size(g, CONV_P) * at_size(g, CONV_Q);
   if (g->part.height == h && g->part.width == w && have > g->wanted)
     g->by.images = even(n, most(1, least(least(have / g->wanted, SUMS / size), LEAST / most(1, columns_of))));
@@ -415,7 +476,7 @@ static void add_windows(const conv *g, const share *s, const block *b, int64_t l
   runs r;
   int64_t taps = g->taps, size = s->part.height * s->part.width;
   for (int64_t t = 0; t < taps; t++) {
-    find_runs(g, b, &s->part, t, &r);
+    find_runs(g, b, &s->part, t, 1, &r);
     for (int64_t c = pieces(lo - t, taps); c * taps + t < hi; c++)
       add(s->at.sums + (c - s->c) * size, s->at.windows + (c * taps + t - lo) * columns(b), &r, b->images,
           s->channels * size);
@@ -533,6 +594,48 @@ SMALL static void convolve(conv *g) {
   if (g->v->kind == CONV_FILTER && g->parts > 1) tn__pool_run(pool, join_filters, g, n / g->parts);
 }
 
+/* Are all filters' elements finite?  Times the zeros around what is convolved they would be none. */
+SMALL static bool are_finite(const conv *g) {
+  int64_t n = at_size(g, CONV_K) * g->window, each;
+  float x[COLUMNS];
+  uint32_t bits[CHUNK], all[CHUNK] = {0}, any = 0;
+  for (int64_t i = 0; i < n; i += each) {
+    each = least(COLUMNS, n - i);
+    widen(g, x, element(g, CONV_FILTER, i), each);
+    for (int64_t j = each; j % CHUNK; j++) x[j] = 0;
+    for (int64_t j = 0; j < each; j += CHUNK) {
+      memcpy(bits, x + j, sizeof bits);
+      for (int b = 0; b < CHUNK; b++) all[b] |= (bits[b] & 0x7f800000) + 0x00800000;
+    }
+  }
+  for (int b = 0; b < CHUNK; b++) any |= all[b];
+  return !(any >> 31);
+}
+
+/* Where windows are put at every place, what goes to images is what came back, convolved with filters whose taps go
+ * the other way.  That copies windows of as many channels as there are filters, where adding up goes through those of
+ * all channels; and filters, which takes many places to pay. */
+SMALL static bool turns(const conv *g) {
+  double all = (double)at_size(g, CONV_H) * (double)at_size(g, CONV_W);
+  bool everywhere = true;
+  for (int i = 0; i < 2; i++) everywhere &= g->v->stride[i] == 1 || g->v->size[CONV_P + i] == 1;
+  bool many = all <= INT32_MAX && all * (double)at_size(g, CONV_N) >= 2 * FILTERS;
+  return everywhere && many && g->v->kind == CONV_DATA && at_size(g, CONV_K) <= ADDING * at_size(g, CONV_C) &&
+         are_finite(g);
+}
+
+SMALL static tn__conv_call turn(const tn__conv_call *v) {
+  tn__conv_call x = *v;
+  x.kind = CONV_FORWARD;
+  x.size[CONV_C] = v->size[CONV_K], x.size[CONV_K] = v->size[CONV_C];
+  x.operand[CONV_DATA] = v->operand[CONV_FORWARD], x.operand[CONV_FORWARD] = v->operand[CONV_DATA];
+  for (int i = 0; i < 2; i++) {
+    x.size[CONV_H + i] = v->size[CONV_P + i], x.size[CONV_P + i] = v->size[CONV_H + i];
+    x.stride[i] = 1, x.pad[i] = -v->pad[i], x.dilation[i] = -v->dilation[i];
+  }
+  return x;
+}
+
 /* Row distances are the library's numbers. */
 SMALL static tn_status check_call(const conv *g) {
   double k = (double)at_size(g, CONV_K), all = (double)at_size(g, CONV_P) * (double)at_size(g, CONV_Q);
@@ -556,7 +659,14 @@ SMALL tn_status tn__cpu_conv(tn__device *d, const tn__conv_call *v) {
   g.window = at_size(&g, CONV_C) * g.taps;
   status = check_call(&g);
   if (status) return status;
-  if (is_empty(v, tn__conv_summed[v->kind], 3) || g.window == 0)
+  bool empty = is_empty(v, tn__conv_summed[v->kind], 3) || g.window == 0;
+  tn__conv_call forward;
+  if (!empty && turns(&g)) {
+    forward = turn(v);
+    g.v = &forward, g.turned = true;
+    g.window = at_size(&g, CONV_C) * g.taps;
+  }
+  if (empty)
     clear(&g);
   else
     convolve(&g);
