@@ -78,16 +78,16 @@ typedef uint32_t __attribute__((may_alias)) bits32;
   static void name(void *restrict to, const void *restrict from, const runs *r, int64_t images, int64_t apart) {       \
     T *y = to;                                                                                                         \
     const T *x = from;                                                                                                 \
-    int64_t n = r->n, half = CHUNK / 2, step = r->step;                                                                \
-    for (; images > 0; images--, y += r->places, x += apart) {                                                         \
-      int64_t head = r->all ? 0 : r->places, tail = r->places;                                                         \
+    int64_t n = r->n, half = CHUNK / 2, step = r->step, nsingles = r->nsingles, places = r->places;                    \
+    for (; images > 0; images--, y += places, x += apart) {                                                            \
+      int64_t head = r->all ? 0 : places, tail = places;                                                               \
       if (r->rows == 1) head = r->place, tail = head + n;                                                              \
       memset(y, 0, (size_t)head * sizeof(T));                                                                          \
-      memset(y + tail, 0, (size_t)(r->places - tail) * sizeof(T));                                                     \
+      memset(y + tail, 0, (size_t)(places - tail) * sizeof(T));                                                        \
       T *a = y + r->place;                                                                                             \
       const T *b = x + r->at;                                                                                          \
-      for (int64_t i = 0; i < r->nsingles; i++) y[r->single[i].place] = x[r->single[i].at];                            \
-      if (r->nsingles) continue;                                                                                       \
+      for (int64_t i = 0; i < nsingles; i++) y[r->single[i].place] = x[r->single[i].at];                               \
+      if (nsingles) continue;                                                                                          \
       if (r->masked) {                                                                                                 \
         const uint32_t *m = r->mask + r->place;                                                                        \
         int64_t i = 0;                                                                                                 \
