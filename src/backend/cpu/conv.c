@@ -30,6 +30,9 @@ enum {
   FEW = 2,        /* times as many elements has a window of few filters: what is copied of their places counts little */
   ADDING = 2,     /* times as long as copying takes adding up */
   CALL = 1 << 15, /* multiplications that take longer than a call does besides */
+  SHARED = 4,     /* channels of images for which a mask or a list pays */
+  MASKED = 32,    /* places: wider rows' borders are quicker cleared one by one */
+  SINGLES = 64,   /* elements of a list */
   SLICES = 4,     /* for each thread */
   WORTH = 1 << 17 /* multiplications that are worth waking a thread for */
 };
@@ -55,11 +58,12 @@ typedef struct runs {
   int64_t step;           /* between the image's places of a row */
   int64_t nholes, hole, wide, apart;
   bool all, masked;       /* nothing is outside, but in holes; a mask has no bits of these */
+  int64_t nsingles;       /* few elements are listed, one by one */
+  struct {
+    int32_t place, at;
+  } single[SINGLES];
   uint32_t mask[COLUMNS]; /* of places */
 } runs;
-
-/* A mask pays for so many channels of images that are in the same place. */
-enum { MASKED = 4 };
 
 #define CLEAR_HOLES(y, r)                                                                                              \
   for (int64_t hole_ = 0; hole_ < (r)->nholes; hole_++)                                                                \
@@ -74,14 +78,16 @@ typedef uint32_t __attribute__((may_alias)) bits32;
   static void name(void *restrict to, const void *restrict from, const runs *r, int64_t images, int64_t apart) {       \
     T *y = to;                                                                                                         \
     const T *x = from;                                                                                                 \
-    int64_t n = r->n, half = CHUNK / 2, step = r->step;                                                                \
-    for (; images > 0; images--, y += r->places, x += apart) {                                                         \
-      int64_t head = r->all ? 0 : r->places, tail = r->places;                                                         \
+    int64_t n = r->n, half = CHUNK / 2, step = r->step, nsingles = r->nsingles, places = r->places;                    \
+    for (; images > 0; images--, y += places, x += apart) {                                                            \
+      int64_t head = r->all ? 0 : places, tail = places;                                                               \
       if (r->rows == 1) head = r->place, tail = head + n;                                                              \
       memset(y, 0, (size_t)head * sizeof(T));                                                                          \
-      memset(y + tail, 0, (size_t)(r->places - tail) * sizeof(T));                                                     \
+      memset(y + tail, 0, (size_t)(places - tail) * sizeof(T));                                                        \
       T *a = y + r->place;                                                                                             \
       const T *b = x + r->at;                                                                                          \
+      for (int64_t i = 0; i < nsingles; i++) y[r->single[i].place] = x[r->single[i].at];                               \
+      if (nsingles) continue;                                                                                          \
       if (r->masked) {                                                                                                 \
         const uint32_t *m = r->mask + r->place;                                                                        \
         int64_t i = 0;                                                                                                 \
@@ -102,8 +108,13 @@ typedef uint32_t __attribute__((may_alias)) bits32;
         for (int64_t i = 0; i < n; i++)                                                                                \
           for (int64_t row = 0; row < r->rows; row++) a[row * r->next_place + i] = b[row * r->next_at + i * step];     \
       } else {                                                                                                         \
-        for (int64_t row = r->rows; row > 0; row--, a += r->next_place, b += r->next_at)                               \
-          for (int64_t i = 0; i < n; i++) a[i] = b[i * step];                                                          \
+        for (int64_t row = r->rows; row > 0; row--, a += r->next_place, b += r->next_at) {                             \
+          const T *at = b;                                                                                             \
+          int64_t i = 0;                                                                                               \
+          for (; i + 4 <= n; i += 4, at += 4 * step)                                                                   \
+            a[i] = at[0], a[i + 1] = at[step], a[i + 2] = at[2 * step], a[i + 3] = at[3 * step];                       \
+          for (; i < n; i++, at += step) a[i] = *at;                                                                   \
+        }                                                                                                              \
       }                                                                                                                \
       if (!r->masked) CLEAR_HOLES(y, r);                                                                               \
     }                                                                                                                  \
@@ -190,18 +201,24 @@ static void find_runs(const conv *g, const block *b, const area *part, int64_t t
   }
   int64_t rows = hi[0] - lo[0], n = hi[1] - lo[1];
   bool any = rows > 0 && n > 0, goes_on = any && stride[0] == 1 && stride[1] == 1 && b->width == part->width;
-  memset(out, 0, offsetof(runs, mask));
+  memset(out, 0, offsetof(runs, single));
   out->places = places(b), out->step = stride[1];
   if (!any) return;
   out->all = rows * n == out->places;
   out->rows = rows, out->n = n;
   out->place = (lo[0] - b->p) * b->width + lo[1] - b->q, out->next_place = b->width;
   out->at = at[0] * part->width + at[1], out->next_at = stride[0] * part->width;
+  bool tiny = uses >= SHARED && rows * n <= SINGLES && (n < CHUNK / 2 || out->step != 1);
+  for (int64_t i = 0; tiny && !goes_on && i < rows * n; i++, out->nsingles++) {
+    int64_t row = i / n, k = i % n;
+    out->single[i].place = (int32_t)(out->place + row * out->next_place + k);
+    out->single[i].at = (int32_t)(out->at + row * out->next_at + k * out->step);
+  }
   if (!goes_on) return;
   out->rows = 1, out->n = (rows - 1) * b->width + n;
   if (n == b->width) return;
   out->nholes = rows - 1, out->hole = out->place + n, out->wide = b->width - n, out->apart = b->width;
-  out->masked = uses >= MASKED && rows > 1;
+  out->masked = uses >= SHARED && rows > 1 && b->width <= MASKED;
   if (!out->masked) return;
   memset(out->mask, 0xff, (size_t)out->places * sizeof *out->mask);
   CLEAR_HOLES(out->mask, out);
