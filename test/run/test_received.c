@@ -500,9 +500,9 @@ static void convolved(void **state) {
     tn_dim n, channels, h, filters;
     int kind;
     int64_t at;
-  } of[] = {{"right", 3, 4, 17, 5, -2, 0},           {"data", 3, 4, 17, 5, CONV_DATA, -1},
-            {"filters", 3, 4, 17, 5, CONV_FILTER, 0},  {"forward", 3, 4, 17, 5, CONV_FORWARD, -1},
-            {"large", 1, 2, 730, 1, -2, 0},            {"large data", 1, 2, 730, 1, CONV_DATA, -1}};
+  } of[] = {{"right", 3, 4, 17, 9, -2, 0},           {"data", 3, 4, 17, 9, CONV_DATA, -1},
+            {"filters", 3, 4, 17, 9, CONV_FILTER, 0},  {"forward", 3, 4, 17, 9, CONV_FORWARD, -1},
+            {"large", 1, 2, 730, 9, -2, 0},            {"large data", 1, 2, 730, 9, CONV_DATA, -1}};
   (void)state;
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
     tn_ctx *c = open_faulty("/dev/null", of[i].kind, of[i].at, 1e6f);

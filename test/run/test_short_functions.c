@@ -25,7 +25,7 @@ static const struct {
     {"both operands of atan2", angle, TN_BF16, "= tn_near_tanh(", "= tn_exp_f32("},
     {"what turns", wave, TN_BF16, "= tn_exp_f32(", "= tn_near_exp("},
     {"quotients of f16", quotient, TN_F16, "tn_quotient_f16(v", " / v"},
-    {"but no others", quotient, TN_F32, " / v", "tn_quotient_f16(v"},
+    {"but no others", quotient, TN_F32, "= tn_div_f32(v", "tn_quotient_f16(v"},
 };
 
 static void texts(void **state) {

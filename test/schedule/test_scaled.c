@@ -108,7 +108,7 @@ static bool one_holds(const sums *x) {
     if (exponent - 1 > greatest) greatest = exponent - 1;
     if (exponent - 1 < least) least = exponent - 1;
   }
-  return greatest - least <= SUM_BITS - tn__bits_below(x->n) - digits(x->dtype);
+  return greatest - least <= SUM_BITS - tn__bits_below(x->n) - digits((int)x->dtype);
 }
 
 /* Of all sizes, whose sums are less than they are, many of them at some places, or all at one; some none at all, or
@@ -117,7 +117,7 @@ static void draw(sums *x, tn_dtype dtype, int64_t places, int64_t n, bool near) 
   int64_t reach = dtype == TN_F16 ? 14 : 120;
   *x = (sums){.dtype = dtype, .places = places, .n = n};
   bool one = below(4) == 0, finite = below(3) > 0;
-  if (near) reach = (SUM_BITS - 20 - digits(dtype)) / 2, finite = true;
+  if (near) reach = (SUM_BITS - 20 - digits((int)dtype)) / 2, finite = true;
   for (int i = 0; i < places; i++) x->base[i] = (float)(below(200) - 100);
   for (int i = 0; i < n; i++) {
     x->to[i] = one ? places / 2 : below(3) ? below(places + 6) - 3 : below(3);
