@@ -133,7 +133,9 @@ static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, dou
   double row = most.elements / rows;
   if (!most.along && !tn__columns_suffice(t, rows, row) && !tn__launches_decide(t, most.elements)) return false;
   if (rows >= (double)t->units) return tn__rows_suffice(t, rows, row);
-  return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, row) && tn__launches_decide(t, most.elements);
+  /* columns that a group goes down at once */
+  double beside = most.along ? 1 : fmin(rows, (double)t->sector / sizeof(float));
+  return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, beside * row) && tn__launches_decide(t, most.elements);
 }
 
 static bool reduces(const tn__seed *g) { return g->chain.n || g->loops > g->env->nsrc; }

@@ -213,8 +213,30 @@ static void columns(void **state) {
   }
 }
 
+/* Columns that are fewer than units go with their gradient if a group keeps all those that lie beside each other. */
+static void few_columns(void **state) {
+  (void)state;
+  for (tn_dim terms = 16000; terms <= 17000; terms += 1000) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_program_info info;
+      tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(terms, 4)), *dx;
+      tn_tensor *dy = tn_program_input(p, "dy", TN_F32, DIMS(terms, 4)), *y = tn_softmax(x, 0);
+      OK(tn_vjp(y, dy, 1, &x, &dx));
+      OK(tn_program_output(p, "y", y));
+      OK(tn_program_output(p, "dx", dx));
+      OK(tn_program_end(p));
+      OK(tn_program_get_info(p, &info));
+      if ((info.kernels == 1) != (terms == 16000)) fail_msg("%lld terms: %d kernels", (long long)terms, info.kernels);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(symbolic_rows),
-                                     cmocka_unit_test(columns)};
+                                     cmocka_unit_test(columns), cmocka_unit_test(few_columns)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
