@@ -132,7 +132,7 @@ static void check_all(tn__device *d, tn__conv_call v) {
     v.kind = (tn__conv_kind)(i % 3);
     v.dtype = floats[i / 3 % FLOATS];
     check(d, v, false);
-    check(d, v, true);
+    if (v.dtype == TN_F32) check(d, v, true);
   }
 }
 
