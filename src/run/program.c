@@ -660,9 +660,8 @@ static void commit(tn_ctx *c, state *s, tn_node *fresh) {
 static void prepare_views(tn_ctx *c, const tn_program *p, const state *s, tn_node *fresh, tn_node **next) {
   for (uint32_t i = s->view; i < s->view + s->views; i++) {
     const tn_tensor *t = p->views.v[i];
-    tn_node *of = fresh ? fresh : s->cell->node, *leaf = t->view;
-    while (leaf->op != OP_PARAM) leaf = leaf->src[0];
-    next[i] = below_view(t) == of ? NULL : tn__moves_replay(c, t->view, leaf, of);
+    tn_node *of = fresh ? fresh : s->cell->node;
+    next[i] = below_view(t) == of ? NULL : tn__cell_view(c, t, of);
   }
 }
 

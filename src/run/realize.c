@@ -78,11 +78,8 @@ static void collect_assigned(tn_ctx *c, tn_tensor *t, void *arg) {
 }
 
 static void rebind_view(tn_ctx *c, tn_tensor *t, void *arg) {
-  tn_node *old = t->base ? tn__map_getp(arg, t->base) : NULL, *leaf = t->view;
-  if (!old) return;
-  while (leaf->op != OP_PARAM) leaf = leaf->src[0];
-  if (t->node == tn__moves_replay(c, t->view, leaf, old))
-    tn__cell_set(t, tn__moves_replay(c, t->view, leaf, t->base->node));
+  tn_node *old = t->base ? tn__map_getp(arg, t->base) : NULL;
+  if (old && t->node == tn__cell_view(c, t, old)) tn__cell_set(t, tn__cell_view(c, t, t->base->node));
 }
 
 /* Whatever is computed, what was assigned is, too: else a value that is only ever built upon would grow from step to

@@ -69,12 +69,6 @@ static tn_node *place_in_base(tn_ctx *c, const tn_node *view, tn_node *x) {
   return x;
 }
 
-/* The leaf of a view, which has the base's type. */
-static tn_node *leaf_of(tn_node *view) {
-  while (view->op != OP_PARAM) view = view->src[0];
-  return view;
-}
-
 static tn_node *assign(tn_ctx *c, tn__call *k) {
   tn_tensor *dst = k->in[0], *base = dst->base ? dst->base : dst;
   tn_node *v = k->x[1];
@@ -89,7 +83,7 @@ static tn_node *assign(tn_ctx *c, tn__call *k) {
     value = tn__where(c, mask, place_in_base(c, dst->view, v), base->node);
   }
   tn_node *now = tn__op2(c, OP_ASSIGN, store, value);
-  tn_node *view = dst->base ? tn__moves_replay(c, dst->view, leaf_of(dst->view), now) : now, *own;
+  tn_node *view = dst->base ? tn__cell_view(c, dst, now) : now, *own;
   /* a view that was realised has memory of its own, which a program reads: it becomes a state, too */
   if (dst->base && (own = own_storage(dst)) && own != store) view = tn__op2(c, OP_ASSIGN, own, view);
   c->cells->assigned = true;

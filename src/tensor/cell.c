@@ -269,6 +269,13 @@ void tn__cells_close(tn_ctx *c) {
 
 static bool is_realised(const tn_node *n) { return n->op == OP_STORAGE || n->op == OP_ASSIGN; }
 
+/* The view's leaf has the type of the base. */
+tn_node *tn__cell_view(tn_ctx *c, const tn_tensor *t, tn_node *base) {
+  const tn_node *leaf = t->view;
+  while (leaf->op != OP_PARAM) leaf = leaf->src[0];
+  return tn__moves_replay(c, t->view, leaf, base);
+}
+
 /* Remembers which realised tensor a movement of it can be assigned through. */
 static void set_view(tn_ctx *c, tn_tensor *t, tn_tensor *from, tn_node *x) {
   tn_tensor *base = from->base ? from->base : from;

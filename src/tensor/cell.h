@@ -26,6 +26,7 @@ struct tn_tensor {
 /* Makes a handle in the innermost scope; throws TN_ENOMEM. */
 tn_tensor *tn__cell_new(tn_ctx *c, tn_node *node);
 void tn__cell_set(tn_tensor *t, tn_node *node); /* rebinds, counting */
+tn_node *tn__cell_view(tn_ctx *c, const tn_tensor *t, tn_node *base); /* with base: the slice of this value of it */
 void tn__cells_open(tn_ctx *c);
 void tn__cells_close(tn_ctx *c);
 void tn__cells_drain(tn_ctx *c); /* handles released by other threads */

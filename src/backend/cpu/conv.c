@@ -5,8 +5,8 @@
  * filters; for the filters' gradient, what comes back at the places by windows.  For the images' gradient that is
  * multiplied by filters, which gives windows of what goes to the images: each thread adds them up in a part of the
  * images that is its own; or it is itself a convolution of what comes back, turned round.  Half floats become f32
- * as they are copied, and sums of f32 are rounded once.  Taps of a filter that are outside of the images wherever it
- * is put are left out.
+ * as they are copied, and sums of f32 are rounded once.  What is around images counts as 0, which makes NaN of what is
+ * infinite in a filter.
  *
  * All operands are in planes: rows of windows' matrices are then what lies beside each other in the images. */
 #include "backend/cpu/cpu.h"
