@@ -772,7 +772,7 @@ class Network(Kind):
         return o.reduce("mean", o.map("square", o.cast(x, "f32")), [0, 1, 2], False)
 
     def draw_lstm(self, d, batch):
-        inputs, width, time = d.log_size(1, 512), d.log_size(1, 512), d.integer(1, 8)
+        inputs, width, time = d.log_size(1, 512), d.log_size(1, 512), d.integer(2, 8)
         d.input([time, batch, inputs], layout=False)
         self.weights(d, 4 * width, inputs, over=inputs, times=batch * time)
         self.weights(d, 4 * width, width, over=width, times=batch * time)
