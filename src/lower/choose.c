@@ -21,10 +21,10 @@ static double time_of(tn_ctx *c, tn_node *body, const tn__target *target, const 
 }
 
 /* Is it one of those that differ much?  Groups of half or twice the size, and vectors, are for tuning; without
- * reductions there are no rows to share, or to cut into blocks, and no products. */
+ * reductions, or values stored for rows, there are no rows to share, or to cut into blocks, and no products. */
 /* a choice: either is right */
-static bool differs(const tn__variant *v, bool reduces) {
-  return !v->group && !v->lanes && (reduces || (!v->team && !v->blocks && !v->tile && !v->alone));
+static bool differs(const tn__variant *v, bool rows) {
+  return !v->group && !v->lanes && (rows || (!v->team && !v->blocks && !v->tile && !v->alone));
 }
 
 static const char *describe(tn__arena *keep, const ranked *all, uint32_t n) {
@@ -45,7 +45,7 @@ const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const t
   tn__survey s;
   tn__survey_loops(c, &c->scratch, body, &s);
   while (n < MOST && (v = tn__variant_next(c, target, body, false, &at))) {
-    if (!differs(v, s.reduces)) continue;
+    if (!differs(v, tn__has_rows(&s))) continue;
     ranked x = {v, time_of(c, body, target, v)};
     bool same = false;
     if (isinf(x.time) && v == usual) return usual;

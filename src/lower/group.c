@@ -1234,7 +1234,7 @@ bool tn__group_rows(tn__lowering *l, tn_node *part) {
   int team = l->c->mode == TN_MODE_STRICT ? 0 : l->variant->team;
   if (s.running) return false; /* along the turns of a thread */
   if (l->variant->windows && !holds(&s)) return false;
-  return holds(&s) || (team ? team > 1 && s.reduces : fills_group(l, &s));
+  return holds(&s) || (team ? team > 1 && tn__has_rows(&s) : fills_group(l, &s));
 }
 
 static job begin(tn__lowering *l, tn_node *part) {

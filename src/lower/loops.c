@@ -171,6 +171,9 @@ bool tn__is_by_element(const tn__survey *p) {
   return true;
 }
 
+/* a choice: either is right */
+bool tn__has_rows(const tn__survey *p) { return p->reduces || p->common != p->outputs; }
+
 /* a choice: yes is right */
 bool tn__reads_results(const tn__survey *p) {
   for (uint32_t i = 0; i < p->r.order.n; i++)

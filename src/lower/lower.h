@@ -203,6 +203,7 @@ bool tn__is_even(const tn__survey *p, uint32_t j);
 bool tn__are_even(const tn__survey *p); /* ... of all the loops that stores have in common */
 /* Is it done element by element, and nothing kept?  Every store is in all loops of outputs. */
 bool tn__is_by_element(const tn__survey *p);
+bool tn__has_rows(const tn__survey *p);      /* does it reduce, or store values of rows beside elements? */
 bool tn__reads_results(const tn__survey *p); /* does it load from where it stores to? */
 /* Does a loop stand inside of some of these, but not of all?  Were they one, it would run again for each turn of
  * that. */
@@ -419,6 +420,8 @@ tn_node *tn__once_for_columns(tn__lowering *l, tn_node *part);
 tn_node *tn__share_behind(tn__lowering *l, tn_node *part);
 /* On all devices: what is stored once for a row whose blocks are stored beside it, by the first of these */
 tn_node *tn__store_once(tn__lowering *l, tn_node *part);
+/* Of parts without reductions, values of rows with their first elements, so that all stores stand in the same loops */
+tn_node *tn__store_by_element(tn__lowering *l, tn_node *part);
 /* turn.c: by tiles what lies across the lanes, for threads that share them; NULL if nothing does */
 tn_node *tn__turn(tn__lowering *l, tn_node *part);
 /* ... the two loops by which elements cost least, and whether anything then lies across; and does that of an access? */

@@ -357,6 +357,7 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   }
   part = tn__store_once(l, part);
   if (l->target->group) {
+    if (!l->variant->team) part = tn__store_by_element(l, part);
     out->tile = tn__tile_part(l, &part);
     if (out->tile) {
       out->group = out->tile->form->threads;

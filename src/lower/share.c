@@ -2,13 +2,17 @@
  * outside of it each slice computes anew.
  *
  *   once(a)         stores of little work that do not stand in loop a do so in its first turn; on all devices, if it is
- *                   the loop over blocks of the rows that they are of
+ *                   the loop over blocks of the rows that they are of; of groups' threads, if it goes through rows'
+ *                   elements, of which nothing is reduced
  */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-enum { LITTLE = 8 /* a share of a part's work that stores may do in one turn, or reductions in all of them */ };
+enum {
+  LITTLE = 8,    /* a share of a part's work that stores may do in one turn, or reductions in all of them */
+  FEW_BEHIND = 4 /* elements of a row that are one thread's, whose value it then has for all of them */
+};
 
 /* The loops that all stores stand in, whose lengths hang on no other */
 static uint64_t loops_of_stores(const tn__survey *p) {
@@ -138,15 +142,16 @@ static tn_node *loop_of_much(tn__lowering *l, const tn__survey *p, tn_node *part
   return longest;
 }
 
-/* The store in the first turn of loop x alone */
-static tn_node *in_first_turn(tn_ctx *c, const tn_node *store, tn_node *x) {
+/* The store in the first turn of loop x alone, around those that it has or, `inside`, within these */
+static tn_node *in_first_turn(tn_ctx *c, const tn_node *store, tn_node *x, bool inside) {
   tn_node *src[TN__MAX_RANGES + 5], *gate = tn__gate_of(store), *is_first = tn__op2(c, OP_EQ, x, tn__int(c, 0));
   uint32_t first, m = 3;
   tn__closes(store, &first);
   for (uint32_t s = 0; s < m; s++) src[s] = store->src[s];
   src[m++] = gate ? tn__op2(c, OP_AND, gate, is_first) : is_first;
-  src[m++] = x;
+  if (!inside) src[m++] = x;
   for (uint32_t s = first; s < store->nsrc; s++) src[m++] = store->src[s];
+  if (inside) src[m++] = x;
   return tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = m});
 }
 
@@ -161,7 +166,7 @@ tn_node *tn__share_stores(tn__lowering *l, tn_node *part) {
     if (own >> tn__range_at(&p.r, x) & 1) continue;
     if (own & ~p.outputs) return part; /* what a reduction's loop closes, too, stands where that does */
     tn__vec_push(l->a, &old, part->src[i]);
-    tn__vec_push(l->a, &new_, in_first_turn(l->c, part->src[i], x));
+    tn__vec_push(l->a, &new_, in_first_turn(l->c, part->src[i], x, false));
   }
   if (x) tn__sb_printf(&l->note, " once(%lld)", tn__id_of(x));
   return tn__substitute(l->c, part, old.v, new_.v, old.n);
@@ -211,8 +216,49 @@ tn_node *tn__store_once(tn__lowering *l, tn_node *part) {
     bool within = own >> tn__range_at(&p.r, block) & 1, of_row = !(own & ~row);
     if (within || !of_row || x->op != OP_STORE || !sums_blocks_alone(l, x)) continue;
     tn__vec_push(l->a, &old, x);
-    tn__vec_push(l->a, &new_, in_first_turn(l->c, x, block));
+    tn__vec_push(l->a, &new_, in_first_turn(l->c, x, block, false));
   }
   if (old.n) tn__sb_printf(&l->note, " once(%lld)", tn__id_of(block));
+  return tn__substitute(l->c, part, old.v, new_.v, old.n);
+}
+
+/* ---- values of rows beside their elements ---- */
+
+/* Of stores alone, the one that stands in all loops of outputs, if each of these has a turn, and none hangs on another;
+ * NULL */
+/* a choice: no is right */
+static const tn_node *of_elements(const tn__survey *p, const tn_node *part) {
+  const tn_node *all = NULL;
+  for (uint32_t i = 0; i < part->nsrc; i++) {
+    const tn_node *n = part->src[i];
+    if (n->op != OP_STORE || (tn__own_of(&p->r, n) & ~p->outputs)) return NULL;
+    if (tn__own_of(&p->r, n) == p->outputs) all = n;
+  }
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if ((p->outputs >> k & 1) && (tn__free_of(&p->r, p->r.range[k]) != 1ull << k || p->r.range[k]->src[0]->lo <= 0))
+      return NULL;
+  return p->reduces || p->running ? NULL : all;
+}
+
+tn_node *tn__store_by_element(tn__lowering *l, tn_node *part) {
+  tn__survey p;
+  tn__nodes old = {0}, new_ = {0};
+  uint32_t first;
+  uint64_t once = 0;
+  tn__survey_loops(l->c, l->a, part, &p);
+  const tn_node *all = of_elements(&p, part);
+  for (uint32_t i = 0; i < part->nsrc && all; i++) {
+    tn_node *n = part->src[i];
+    uint64_t others = p.outputs & ~tn__own_of(&p.r, n);
+    if (tn__volume(&p, others) <= FEW_BEHIND) continue; /* a choice: either is right */
+    tn__vec_push(l->a, &old, n);
+    tn__closes(all, &first);
+    for (uint32_t s = first; s < all->nsrc; s++)
+      if (others >> tn__range_at(&p.r, all->src[s]) & 1) n = in_first_turn(l->c, n, all->src[s], true);
+    tn__vec_push(l->a, &new_, n);
+    once |= others;
+  }
+  for (uint32_t k = 0; k < p.r.n; k++)
+    if (once >> k & 1) tn__sb_printf(&l->note, " once(%lld)", tn__id_of(p.r.range[k]));
   return tn__substitute(l->c, part, old.v, new_.v, old.n);
 }
