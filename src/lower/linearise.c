@@ -42,7 +42,8 @@ typedef struct lin {
   tn__arena *a;
   tn__ranges r;
   uint64_t lanes;                     /* AX_UPCAST and AX_UNROLL ranges */
-  uint64_t unroll;                    /* AX_UNROLL ranges: neighbours in a lane */
+  uint64_t unroll;                    /* AX_UNROLL ranges: neighbours in a lane, */
+  uint64_t around[TN__MAX_RANGES];    /* and the lanes that the neighbours of each stand in, as other nodes show */
   block block[TN__MAX_RANGES + 1];    /* block i + 1 is the inside of range i */
   tn__map form;                       /* kernel node -> linear node */
   tn__map done;                       /* kernel nodes already placed */
@@ -67,6 +68,27 @@ static int first_of(uint64_t set) { return set ? __builtin_ctzll(set) : -1; }
 
 /* The vector range in a set, -1 */
 static int lane_of(const lin *l, uint64_t set) { return first_of(set & l->lanes & ~l->unroll); }
+
+static uint64_t loops_around(const lin *l, const tn_node *n) { return tn__own_of(&l->r, n) | tn__free_of(&l->r, n); }
+
+/* The loops that n hangs on.  What neighbours reduce may be the same in all lanes: each lane does it for itself, in the
+ * vector loop of all else that is done for these neighbours. */
+static uint64_t free_of(const lin *l, const tn_node *n) {
+  uint64_t all = loops_around(l, n), free = tn__free_of(&l->r, n), unroll = lane_of(l, all) < 0 ? all & l->unroll : 0;
+  return unroll ? free | l->around[first_of(unroll)] : free;
+}
+
+/* The vector loop that n closes or stands in, -1 */
+static int lane_around(const lin *l, const tn_node *n) { return lane_of(l, tn__own_of(&l->r, n) | free_of(l, n)); }
+
+static void find_lanes_around(lin *l) {
+  for (uint32_t i = 0; i < l->r.order.n; i++) {
+    uint64_t set = loops_around(l, l->r.order.v[i]);
+    for (uint64_t u = set & l->unroll; u; u &= u - 1) l->around[first_of(u)] |= set & l->lanes & ~l->unroll;
+  }
+  for (uint32_t k = 0; k < l->r.n; k++)
+    if (l->around[k] & (l->around[k] - 1)) l->around[k] = 0; /* those of several vector loops have one of their own */
+}
 
 static bool in_lanes(const lin *l, const tn_node *n) { return tn__free_of(&l->r, n) & l->lanes; }
 
@@ -120,7 +142,7 @@ static int around_running(const lin *l, const tn_node *n) {
 /* ACC, SETACC and the GETACC that stands for the reduction, or the running value, from now on */
 static void form_accumulated(lin *l, tn_node *r) {
   tn_ctx *c = l->c;
-  uint64_t own = tn__own_of(&l->r, r), free = tn__free_of(&l->r, r);
+  uint64_t own = tn__own_of(&l->r, r), free = free_of(l, r);
   int lane = runs_in_lane(l, r) ? -1 : lane_of(l, own | free);
   int64_t lanes = 1;
   if (lane >= 0) /* a power of two that holds every lane */
@@ -264,7 +286,7 @@ static void put_lanes(lin *l, int b, int lane, tn_node *root) {
 
 /* What the closer's effect needs is to stand before it. */
 static void prepare_closer(lin *l, tn_node *n) {
-  int lane = lane_of(l, tn__own_of(&l->r, n) | tn__free_of(&l->r, n));
+  int lane = lane_around(l, n);
   bool reduce = accumulates(l, n);
   tn_node *value = reduce ? n->src[0] : n;
   tn__nodes needs = {0};
@@ -283,7 +305,7 @@ static void prepare_closer(lin *l, tn_node *n) {
 
 /* The closer's own effect, in block b */
 static void put_closer(lin *l, tn_node *n, int b) {
-  int lane = lane_of(l, tn__own_of(&l->r, n) | tn__free_of(&l->r, n));
+  int lane = lane_around(l, n);
   if (lane >= 0) {
     put_lanes(l, b, lane, n);
     return;
@@ -296,7 +318,7 @@ static void put_closer(lin *l, tn_node *n, int b) {
 /* A reduction is read once its loop is done, a running value in each turn; one per lane, inside the vector loops that
  * want it. */
 static void read_acc(lin *l, tn_node *n) {
-  if (!tn__map_getp(&l->accs, n) || lane_of(l, tn__free_of(&l->r, n)) >= 0) return;
+  if (!tn__map_getp(&l->accs, n) || lane_of(l, free_of(l, n)) >= 0) return;
   unit u = {.kind = U_INSTR, .node = form(l, n)};
   put(l, block_of(l, loops_of(l, n)), u);
 }
@@ -682,6 +704,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
   tn__map_init(&l.form, a);
   tn__map_init(&l.done, a);
   tn__map_init(&l.accs, a);
+  find_lanes_around(&l);
   nest(&l);
   check_nesting(&l);
   form_all(&l);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "device/device.h"
+#include "ir/spec.h"
 #include "ir/text.h"
 #include "lower/lower.h"
 #include "tenet/tenet.h"
@@ -133,7 +134,42 @@ static void by_hand(void **s) {
       }
 }
 
+/* out[i, u, n] = p[u] + sum_j q[i, n, j]: what neighbours n reduce is the same in all lanes u */
+static const char of_neighbours[] =
+    "%1 = param f32[64] 64 {0 -1}\n%2 = range index 8 {global 0 output}\n%3 = range index 4 {upcast 1 output}\n"
+    "%4 = range index 2 {unroll 2 output}\n%5 = mul index %2 8\n%6 = mul index %3 2\n%7 = add index %5 %6\n"
+    "%8 = add index %7 %4\n%9 = param f32[4] 4 {1 -1}\n%10 = load f32 %9 %3\n%11 = param f32[48] 48 {2 -1}\n"
+    "%12 = range index 3 {reduce 3 reduction}\n%13 = mul index %2 6\n%14 = mul index %4 3\n"
+    "%15 = add index %13 %14\n%16 = add index %15 %12\n%17 = load f32 %11 %16\n%18 = reduce f32 %17 %12 {add 1}\n"
+    "%19 = add f32 %10 %18\n%20 = store void %1 %8 %19 %2 %3 %4\n%21 = sink void %20 {\"part\"}\n";
+
+static void linearise(tn_ctx *c, void *arg) {
+  tn__part *part = arg;
+  tn__linearise(c, &c->scratch, tn__parse(c, of_neighbours), part);
+  tn__spec_linear(c, part->ins, part->n);
+}
+
+/* Each lane reduces it for itself: one loop of the reduction, with the lanes in it. */
+static void same_in_all_lanes(void **s) {
+  (void)s;
+  tn_ctx *c = open_on("ref:sm_90", TN_MODE_DEFAULT);
+  tn__part part = {.group = 4, .grain = 1, .subgroup = 32};
+  if (!tn__ctx_run(c, "linearise", linearise, &part)) fail_msg("%s", tn_last_error(c)->text);
+  int open = 0, in_lanes = 0, sums = 0;
+  for (uint32_t i = 0; i < part.n; i++) {
+    const tn_node *n = part.ins[i];
+    open += n->op == OP_RANGE && tn__axis_of(n) == AX_REDUCE;
+    in_lanes += n->op == OP_RANGE && tn__axis_of(n) == AX_UPCAST && open == 1 && !sums;
+    sums += n->op == OP_SETACC;
+  }
+  assert_int_equal(open, 1);
+  assert_int_equal(in_lanes, 1);
+  assert_int_equal(sums, 1);
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_place), cmocka_unit_test(by_hand)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_place), cmocka_unit_test(by_hand),
+                                     cmocka_unit_test(same_in_all_lanes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

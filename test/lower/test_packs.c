@@ -10,6 +10,7 @@
 #include "support/coverage.h"
 #include "tenet/tenet.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct row {
   const char *name, *text; /* T: the dtype; N: the length, M: three more; R: the rows of 27 that it is;
@@ -184,9 +185,34 @@ static void pieces(void **state) {
   tn_ctx_close(c);
 }
 
+/* Columns that are spread, of so many rows that all threads of a group go through blocks of the same columns: what
+ * neighbours reduce there is the same for all of them. */
+static void columns_of_a_group(void **state) {
+  enum { ROWS = 32768, COLUMNS = 32, TIMES = 16 };
+  int64_t at[COLUMNS][TIMES];
+  float *v = malloc(sizeof(float[ROWS][COLUMNS]));
+  (void)state;
+  assert_non_null(v);
+  for (int i = 0; i < ROWS * COLUMNS; i++) v[i] = (float)((i * 7919ll + i / 131) % 10007);
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "strict"});
+  assert_non_null(c);
+  tn_tensor *x = tn_from(c, TN_F32, (tn_dim[]){ROWS, COLUMNS, 1}, 3, v),
+            *first = tn_argmax(tn_expand(x, (tn_dim[]){ROWS, COLUMNS, TIMES}, 3), 0, false);
+  if (tn_realize(&first, 1) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+  assert_int_equal(tn_read(first, at, sizeof at), TN_OK);
+  for (int k = 0; k < COLUMNS; k++) {
+    int most = 0;
+    for (int i = 0; i < ROWS; i++)
+      if (v[i * COLUMNS + k] > v[most * COLUMNS + k]) most = i;
+    for (int t = 0; t < TIMES; t++) assert_int_equal(at[k][t], most);
+  }
+  tn_ctx_close(c);
+  free(v);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(odd_lengths), cmocka_unit_test(drawn),
                                      cmocka_unit_test(symbolic), cmocka_unit_test(joined),
-                                     cmocka_unit_test(pieces)};
+                                     cmocka_unit_test(pieces), cmocka_unit_test(columns_of_a_group)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
