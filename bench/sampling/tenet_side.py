@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from classes import normal
-from draws import Missing, forward, view
+from draws import Missing, forward, stored, view
 from numbers_of import NUMPY, widened
 
 DTYPES = ["bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64"]
@@ -44,8 +44,9 @@ class Stats(ctypes.Structure):
 def type_of(text):
     """The ctypes type of a C type, with or without a name behind it."""
     words = re.sub(r"\bconst\b|\[\]", " ", text).replace("*", " * ").split()
-    if "*" in words or "[]" in text:
-        return ctypes.c_char_p if words[0] == "char" and words.count("*") == 1 else ctypes.c_void_p
+    if "*" in words or "[]" in text:  # what is not const is to be given back, so not made a Python string
+        given = words[0] == "char" and words.count("*") == 1 and "const" in text
+        return ctypes.c_char_p if given else ctypes.c_void_p
     return SIMPLE.get(words[0], ctypes.c_void_p)
 
 
@@ -429,7 +430,7 @@ class Side:
         program = self.c.tn_program_begin(ctx) or o.fail()
         self.programs.append(program)
         try:
-            outputs = self.record(o, d, program, given)
+            outputs = self.record(o, d, program)
         finally:
             ended = self.c.tn_program_end(program)
         o.good(ended)
@@ -453,10 +454,27 @@ class Side:
 
         return lambda: run(program), wait, results, facts
 
-    def record(self, o, d, program, given):
+    def explain(self, d):
+        """What Tenet says of the draw's program, compiled and not run: no memory is taken for what it reads."""
+        ctx = self.context(d["tf32"])
+        o = Operators(self.c, ctx)
+        self.c.tn_scope_begin(ctx)
+        program = self.c.tn_program_begin(ctx) or o.fail()
+        self.programs.append(program)
+        try:
+            self.record(o, d, program)
+        finally:
+            ended = self.c.tn_program_end(program)
+        o.good(ended)
+        text = self.c.tn_program_explain_string(program) or o.fail()
+        said = ctypes.string_at(text).decode()
+        self.c.tn_string_free(text)
+        return said
+
+    def record(self, o, d, program):
         inputs = []
-        for i, (spec, t) in enumerate(zip(d["inputs"], given)):
-            shape = o.shape(t)
+        for i, spec in enumerate(d["inputs"]):
+            shape = stored(spec)
             x = o.call("tn_program_input", program, f"x{i}".encode(), DTYPES.index(spec["dtype"]), dims(shape),
                        len(shape))
             inputs.append(view(o, x, spec["layout"]))
