@@ -199,6 +199,9 @@ tn_node *tn__layout_contract(tn__fuse *f);
 /* n over what its sources have become, src, if one of them has changed: now[i] is the i-th of the order */
 tn_node *tn__made_again(tn__fuse *f, tn_node *n, tn_node *const *now, tn_node **src);
 
+/* spread.c: the sink, with what is the same along an axis reduced before it is spread over that */
+tn_node *tn__spread_late(tn__fuse *f);
+
 /* align.c: the sink, with a library's products over rows that it fetches fast */
 tn_node *tn__align_products(tn__fuse *f);
 /* longer_rows.c: x with zeros beyond the end of its rows along the axis, which are to be of the size; what has been

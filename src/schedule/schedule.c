@@ -119,6 +119,7 @@ tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__devi
   *f.s = (tn__schedule){0};
   f.sink = tn__shared_find(&f);
   survey(&f);
+  change(&f, tn__spread_late(&f));
   change(&f, tn__layout_contract(&f));
   change(&f, tn__align_products(&f));
   change(&f, tn__conv_operands(&f));
