@@ -175,6 +175,29 @@ bool tn__target_ranks(const tn__target *t, int64_t places, int words) {
   return tn__target_tallies(t, places, TN__TALLY_KEYS) && tables + begins + sent <= t->shared;
 }
 
+/* a choice: no is right */
+bool tn__target_owns(const tn__target *t) {
+  return t->exchanges && t->subgroup > 0 && t->subgroup <= t->group;
+}
+
+enum {
+  OWNERS = 128,      /* threads of such a group: more would leave each other too few registers; */
+  OWNERS_IDLE = 8    /* of so many one may be beyond a row's end, where fewer threads would leave less */
+};
+
+/* An odd number of classes: steps that places are often apart in go through all of them. */
+/* a choice: any is right */
+tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width) {
+  tn__owners o = {.threads = OWNERS < t->group ? OWNERS : t->group};
+  while (o.threads > t->subgroup && (o.threads - width % o.threads) % o.threads > width / OWNERS_IDLE) o.threads /= 2;
+  o.blocks = (width + o.threads - 1) / o.threads;
+  o.classes = (int64_t)t->units * TN__OWNED_BESIDE * OWNERS / o.threads / o.blocks;
+  if (o.classes > places / 2) o.classes = places / 2;
+  if (o.classes > 2 && o.classes % 2 == 0) o.classes--;
+  if (o.classes < 1) o.classes = 1;
+  return o;
+}
+
 /* a choice: either is right */
 double tn__target_launch_bytes(const tn__target *t) {
   return t->balance > 0 ? tn__target_launch_work(t) / (double)t->balance * sizeof(float) : 0;

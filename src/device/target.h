@@ -106,6 +106,18 @@ bool tn__target_exchanges(const tn__target *t, int64_t places, int words);
 bool tn__target_ranks(const tn__target *t, int64_t places, int words);
 enum { TN__MOST_EXCHANGED = 4 /* words */ };
 
+/* Do groups go through updates that are added in order, a thread a column, and find those of their own places together
+ * (lower/owned.c)? */
+bool tn__target_owns(const tn__target *t);
+/* ... of rows of so many columns: in how many classes places are, and how many blocks of columns, one for each of a
+ * group's threads, there are */
+typedef struct tn__owners {
+  int64_t classes, blocks;
+  int threads;
+} tn__owners;
+enum { TN__OWNED_BESIDE = 3 /* such groups for each unit, all of which run at once */ };
+tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width);
+
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.
  * By tiles: they compute what is outside of the edges, too, begin and end, and fetch each factor once for a tile; an
  * element of a form that is cheaper counts as at least half a multiply-add.  So no form that takes less than plain

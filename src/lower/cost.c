@@ -39,6 +39,8 @@ enum {
   WRITTEN_OUT = 128,   /* accesses in all turns of loops that compilers unroll whole, by what they made of windows */
   AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
   AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
+  PLACES_BEGUN = 16,    /* and of places that a group owns (tn__owns_places), */
+  TURNS_LOADED = 24,    /* and of updates that are added there in order */
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
   LEAST_REGISTERS = 16, /* or of which some are what it keeps */
   STEP_BIT = 3, STEP_REST = 10, /* instructions of a count of threads in step: for each bit, and once */
@@ -95,6 +97,7 @@ typedef struct look {
   bool alone;           /* all turns are one block's */
   bool asked;           /* what the block waits for first has been asked for */
   double banks;         /* turns of shared memory, of a block */
+  tn__turns owned;      /* updates that come behind places that a group owns; store NULL: none do */
 } look;
 
 static double turns_of(const tn_node *range) {
@@ -474,6 +477,18 @@ static double asks_at_once(const look *l, uint32_t start) {
   return apart || stores ? 1 : registers >= 2 * registers_of(l) ? AT_ONCE_OF_FEW : AT_ONCE;
 }
 
+/* Turns that a group goes through of a loop of updates: its threads share out the question which are wanted, and then
+ * all go on with those that are, if as many go to each class of places. */
+static double turns_gone_through(const look *l, const tn__turns *of) {
+  double own = (double)of->count;
+  for (uint32_t i = 0; i < of->wanted.n; i++) {
+    const tn_node *x = of->wanted.v[i], *class = x->op == OP_EQ ? x->src[0] : NULL;
+    int64_t classes;
+    if (class && class->op == OP_MOD && tn__const_int(class->src[1], &classes) && classes > 0) own /= (double)classes;
+  }
+  return ceil((double)of->count / l->p->group) + ceil(own);
+}
+
 static void open_loop(look *l, uint32_t at) {
   tn_node *r = l->p->ins[at];
   int axis = tn__axis_of(r);
@@ -484,6 +499,14 @@ static void open_loop(look *l, uint32_t at) {
   }
   o.repeats = repeats(l, at);
   if (!o.lanes && !o.unrolled) o.together = asks_at_once(l, at);
+  tn__owned of;
+  if (tn__owns_places(l->a, l->p, at, &of)) {
+    o.together = PLACES_BEGUN;
+    l->owned = of.add;
+  } else if (l->owned.store && at == l->owned.start) {
+    o.turns = turns_gone_through(l, &l->owned);
+    o.together = TURNS_LOADED;
+  }
   tn__vec_push(l->a, &l->open, o);
 }
 

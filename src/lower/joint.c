@@ -13,7 +13,8 @@ bool tn__may_join(const tn__kernel *k) {
     const tn__part *x = &k->part[p];
     int64_t blocks = tn__fixed_blocks(x);
     bool crowded = x->beside && k->shared > 0; /* shared memory and registers are one block's, as with tiles */
-    plain = x->group > 0 && !x->tile && !crowded && !x->abreast && !x->behind && blocks > 0 && blocks <= MOST_BLOCKS;
+    plain = x->group > 0 && !x->owns && !x->tile && !crowded && !x->abreast && !x->behind && blocks > 0 &&
+            blocks <= MOST_BLOCKS;
   }
   return plain;
 }

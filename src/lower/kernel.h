@@ -128,6 +128,7 @@ typedef struct tn__part { /* parts run one after the other, each over all its sl
   int beside;       /* blocks that are to have room in a unit, for a compiler to know; 0: not said */
   int64_t blocks;   /* that are worth starting: each goes through several turns; 0: as many as there are turns for */
   bool leaves_room; /* it takes long, and other kernels are to run in the same units meanwhile (run/launches.c) */
+  bool owns;        /* its groups own places, and all that a unit has is theirs (owned.c) */
   bool across;      /* neighbouring threads of a block are those of neighbouring groups, not of one */
   bool abreast;     /* it may run at once with the part before it, by blocks of the same launch (abreast.c) */
   bool behind;      /* it runs behind the part before it, by the same launch, which is of one block (stages.c) */
@@ -216,6 +217,23 @@ int64_t tn__stepped_share(const tn__part *p, const tn_node *local, const tn_node
 /* Is it an access to such memory of the thread that `lanes` counts, to an element of those that are for it and those in
  * step with it?  Needs index nodes as they stand in the linear form. */
 bool tn__is_in_step(const tn__part *p, const tn_node *access, const tn_node *lanes);
+
+/* Rows that are added to places of memory in order, by a group that owns the places (owned.c): a loop that stores what
+ * they begin with, and behind it one of the updates, each by all of the group's threads side by side, one element each.
+ * Which places are there, and which updates are wanted, is the same for all of them, and which of them are there at all
+ * is for all places and updates.  Places lie evenly, and nobody else stores there.  So threads may share out the
+ * question which updates are wanted, and store each sum once. */
+typedef struct tn__turns {
+  int64_t count;
+  uint32_t start, end;      /* of the loop's instructions */
+  tn_node *lanes, *store;   /* the loop over threads; what is stored, or added */
+  tn__nodes wanted, inside; /* conditions of its gate: of the turn, of the thread */
+} tn__turns;
+typedef struct tn__owned {
+  tn__turns begin, add;
+} tn__owned;
+/* Do such loops begin at ins[start]? */
+bool tn__owns_places(tn__arena *a, const tn__part *p, uint32_t start, tn__owned *out);
 
 /* What is required so of a buffer, NULL: nothing */
 static inline const tn_node *tn__required(const tn__kernel *k, const tn_node *buffer, tn__requirement what) {

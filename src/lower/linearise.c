@@ -719,6 +719,7 @@ void tn__linearise(tn_ctx *c, tn__arena *a, tn_node *body, tn__part *part) {
                      .group = part->group,
                      .together = part->together,
                      .beside = part->beside,
+                     .owns = part->owns,
                      .across = part->across,
                      .subgroup = part->subgroup,
                      .adds = part->adds,

@@ -134,6 +134,7 @@ typedef struct tn__lowering {
   int64_t next_local;  /* numbers of LOCALs */
   double staged;       /* bytes of shared memory that parts have for patches */
   int threads;         /* of a group, to which the body's loops are given already (group_scan.c); 0: they are not */
+  bool owns;           /* ... which owns places (owned.c) */
 } tn__lowering;
 
 /* A new loop */
@@ -302,6 +303,8 @@ bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__
                       const tn__key_count *rank);
 tn_node *tn__exchange_in_group(tn__lowering *l, tn_node *body, tn_node *turn, tn_node *outer, const tn__key_sum *of,
                                uint32_t n, const tn__key_count *rank);
+/* owned.c: rows that are added to places in order, by groups that own the places; first of all */
+tn_node *tn__own_places(tn__lowering *l, tn_node *body);
 /* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,
  * of TN__MAX_RANGES at most; how many. */
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,

@@ -332,6 +332,8 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
 
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   tn_node *rows = NULL;
+  body = tn__own_places(l, body);
+  if (l->threads) return body;
   if (!l->target->interprets && l->c->mode != TN_MODE_STRICT) body = tn__leave_equal_terms(l, body);
   body = tn__running_by_group(l, body);
   if (l->threads) return body;
@@ -353,6 +355,8 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   if (l->threads) {
     out->group = l->threads;
+    out->owns = l->owns;
+    if (l->owns) out->beside = TN__OWNED_BESIDE;
     return tn__show_neighbours(l->c, l->a, tn__make_global(l, part, NULL, 0));
   }
   part = tn__store_once(l, part);

@@ -383,6 +383,7 @@ void tn__render_unit(tn_ctx *c, tn__sb *out, const tn__dialect *d, tn__kernel *c
       if (p.open.n) tn__fail(c, TN_ERUN, "kernel %s leaves a loop open", p.k->name);
     }
   }
+  if (p.turns && d->head[0]) tn__sb_puts(out, d->group->turns);
   if (d->head[0]) tn__lanes_head(&p, out);
   tn__sb_puts(out, tn__sb_str(&text));
 }

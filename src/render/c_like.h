@@ -62,6 +62,7 @@ typedef struct tn__printer {
   tn__map late;
   tn__map counted;   /* index of a count of threads in step -> its number */
   uint32_t npacked;
+  bool turns; /* of the unit: some are printed so (tn__owns_places) */
   tn__map divisor; /* f32 that lanes divide by and all threads have: its reciprocal stands behind it */
 } tn__printer;
 

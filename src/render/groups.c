@@ -858,15 +858,69 @@ static void close_range(tn__printer *p) {
   if (p->d->group->meets_again && meets(p, start)) put_barrier(p);
 }
 
+/* ---- rows that are added in order, by who owns their places ---- */
+
+static uint32_t put_instruction(tn__printer *p, uint32_t at);
+
+static const char *all_of(tn__printer *p, const tn__nodes *conditions) {
+  const char *all = "true";
+  for (uint32_t i = 0; i < conditions->n; i++) {
+    const char *one = tn__print_name(p, conditions->v[i]);
+    all = i ? tn__print_format(p, "%s && %s", all, one) : one;
+  }
+  return all;
+}
+
+/* A function of the turn: is it wanted, is the thread there, to which place, and what?  Gives its name. */
+static const char *put_turn(tn__printer *p, const char *of, const tn__turns *turns) {
+  tn_node *turn = p->part->ins[turns->start], *store = turns->store;
+  const char *type = p->d->value[tn__print_kind(p, turn)], *name = tn__print_format(p, "%s%" PRIu32, of, p->nloop);
+  const char *i = tn__print_give(p, turn, 'i', p->nloop++);
+  tn__print_line(p, "auto %s = [&](%s %s) {", name, type, i);
+  p->depth++;
+  for (uint32_t at = turns->start + 1; at < turns->end; at++) {
+    tn_node *n = p->part->ins[at];
+    if (n == turns->lanes) {
+      tn__map_putp(&p->name, n, "t");
+      tn__vec_push(&p->c->scratch, &p->open, ((tn__open_loop){.start = at}));
+    } else if (n->op == OP_END) p->open.n--;
+    else if (n != store) put_instruction(p, at);
+  }
+  tn__print_line(p, "return tn_turn<%s, %s>{%s, %s, %s, %s};", p->d->value[store->src[0]->dtype],
+                 p->d->value[tn__print_kind(p, store->src[1])], all_of(p, &turns->wanted), all_of(p, &turns->inside),
+                 tn__print_name(p, store->src[1]), tn__print_name(p, store->src[2]));
+  tn__print_brace(p, "};");
+  return name;
+}
+
+/* Such loops as a call. */
+static bool put_owned(tn__printer *p, uint32_t start, uint32_t *end) {
+  tn__owned of;
+  if (!p->d->group->own_places || !tn__owns_places(&p->c->scratch, p->part, start, &of)) return false;
+  const char *begin = put_turn(p, "begin", &of.begin);
+  for (uint32_t at = of.begin.end + 1; at < of.add.start; at++) put_instruction(p, at);
+  tn__words words = {.word = {['0'] = tn__print_format(p, "b%" PRId64, of.add.store->src[0]->ints[0]),
+                              ['1'] = begin,
+                              ['2'] = put_turn(p, "turn", &of.add),
+                              ['n'] = tn__print_format(p, "%" PRId64, of.begin.count),
+                              ['b'] = tn__print_format(p, "%" PRId64, of.add.count),
+                              ['g'] = tn__print_format(p, "%d", p->part->group)}};
+  tn__print_line(p, "%s", tn__print_expand(p, p->d->group->own_places, &words));
+  *end = of.add.end;
+  return p->turns = true;
+}
+
 /* ---- a part ---- */
 
 /* Gives the number of the instruction to go on behind. */
 static uint32_t put_instruction(tn__printer *p, uint32_t at) {
   tn_node *n = p->part->ins[at];
   const tn__tile *tile = tile_of(p);
+  uint32_t end;
   if (tn__map_get(&p->copied, (uintptr_t)n, NULL)) return at;
   if (tile && n == tile->acc) return at;
   if (tile && n == tile->steps) return end_of(p, at);
+  if (n->op == OP_RANGE && put_owned(p, at, &end)) return end;
   switch (n->op) {
   case OP_RANGE: open_range(p, at); break;
   case OP_END: close_range(p); break;

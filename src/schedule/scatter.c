@@ -34,7 +34,11 @@ enum {
   FIND_WAITS = 20, /* or where neighbours look for theirs by halves, who all come at once; */
   LINE_WAITS = 10, /* or where they ask those of their line, side by side (107 million in 39 us on an H200) */
   FLAT_MOVES = 6,  /* f32 moved where an update of a line is said where it goes: 8 bytes are stored, and read twice */
-  MUCH_ASKED = 4   /* launches in whose time is asked so much that what is asked for is worked out before */
+  MUCH_ASKED = 4,  /* launches in whose time is asked so much that what is asked for is worked out before */
+  OWN_STEPS = 16,   /* multiply-adds in the time that an owner of places asks whether an update is his; */
+  OWN_ASKED = 8,    /* so many each of its threads asks before anybody waits, */
+  OWN_LOADED = 24,  /* rows that are on their way together; */
+  OWN_MOST = 1 << 14 /* updates: if all go to one place, a group adds them alone, 24 in the time that memory takes */
 };
 
 static double most(const tn_node *size) { return (double)size->hi; }
@@ -486,45 +490,107 @@ static double finding_work(const tn__target *t, double places, double updates, d
   return asked + FIND_WAITS * places * log2(updates + 1);
 }
 
+/* What the ways take, in multiply-adds of the whole device, the scatter's result being of that dtype */
+typedef struct ways {
+  double asked, others, sorted; /* places ask all updates, or updates each other, or they are put in order */
+  double at_places, by_updates; /* the best way in which places take their sums, and in which sums go to places */
+  double lines;                 /* places of a line ask its updates; */
+  double again;                 /* to read the result once more for what is made of it */
+  double added;                 /* the result behind memory in which it was added up */
+  double through;               /* the base copied, and the result left, for what is made of it */
+  whole numbers;
+  tn__lines of;
+  bool of_lines, asks;
+} ways;
+
+/* a choice: any is right */
+static ways weigh(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n, int dtype) {
+  ways w = {0};
+  tn_node *base = base_of(c, n->src[0], dtype);
+  double updates = most(tn__numel(c, n->src[1])), width = 1, places = most(n->dim[0]);
+  for (uint32_t i = 1; i < n->rank; i++) width *= most(n->dim[i]);
+  double all = places * width;
+  w.sorted = runs_work(t, n->dim[0]->hi, updates, width);
+  w.asked = asking_work(t, places, updates, width);
+  w.others = asking_work(t, updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
+  /* what is added into memory is there in the dtype of the sums, and in the order of places; places that look for
+   * theirs begin with all known */
+  double looked = tn__move_work(t) * all;
+  w.added = base->dtype == dtype && !is_turned(graph, n) ? 0 : 2 * looked;
+  w.of_lines = tn__scatter_lines(c, n, &w.of);
+  if (w.of_lines) w.others = lines_work(t, &w.of, w.of.updates) + ASK_LAUNCHES * tn__target_launch_guess(t);
+  double found = w.sorted + looked + finding_work(t, places, updates, width);
+  bool fewer = updates < places && n->dim[0]->lo > 1, reads = is_read_again(c, graph, n);
+  w.asks = w.asked <= found;
+  /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
+  w.again = width > 1 && reads ? 2 * looked : 0;
+  w.at_places = fmin(w.asked, found);
+  w.by_updates = fewer ? fmin(w.sorted, w.others) + w.added : INFINITY;
+  w.numbers = as_whole(t, of_numbers(c, n), looked, w.added + (reads ? 2 * looked : 0));
+  if (w.of_lines) w.numbers.work += FLAT_MOVES * tn__move_work(t) * updates;
+  /* what is added to places of memory is copied there first, and left there for what is made of it */
+  w.through = 4 * looked;
+  w.lines = w.of_lines ? lines_work(t, &w.of, w.of.places) : INFINITY;
+  return w;
+}
+
 /* The scatter n, which stands in that graph, converted */
 static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n, int dtype) {
   tn_node *idx = n->src[1], *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
   tn_node *count = tn__numel(c, idx), *sum;
+  ways w = weigh(c, t, graph, n, dtype);
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__acc(c, tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank));
-  double updates = most(count), width = most(upd->dim[1]), all = most(places) * width;
-  double sorted = runs_work(t, places->hi, updates, width), asked = asking_work(t, most(places), updates, width),
-         others = asking_work(t, updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
-  /* what is added into memory is there in the dtype of the sums, and in the order of places; places that look for
-   * theirs begin with all known */
-  double looked = tn__move_work(t) * all, added = base->dtype == dtype && !is_turned(graph, n) ? 0 : 2 * looked;
-  tn__lines lines;
-  bool of_lines = tn__scatter_lines(c, n, &lines);
-  if (of_lines) others = lines_work(t, &lines, lines.updates) + ASK_LAUNCHES * tn__target_launch_guess(t);
-  double found = sorted + looked + finding_work(t, most(places), updates, width);
-  bool fewer = updates < most(places) && places->lo > 1, asks = asked <= found;
-  /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
-  double again = width > 1 && is_read_again(c, graph, n) ? 2 * tn__move_work(t) * all : 0;
-  double at_places = fmin(asked, found), by_updates = fewer ? fmin(sorted, others) + added : INFINITY;
-  whole numbers = as_whole(t, of_numbers(c, n), looked,
-                           added + (is_read_again(c, graph, n) ? 2 * tn__move_work(t) * all : 0));
-  if (of_lines) numbers.work += FLAT_MOVES * tn__move_work(t) * updates;
-  /* what is added to places of memory is copied there first, and left there for what is made of it */
-  double through = 4 * tn__move_work(t) * all, lines_asked = of_lines ? lines_work(t, &lines, lines.places) : INFINITY;
-  if (of_lines && lines_asked <= fmin(numbers.work, fmin(at_places, by_updates + through))) {
-    bool much = lines_asked > MUCH_ASKED * tn__target_launch_guess(t);
-    return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &lines, n->src[2], much)), dtype);
+  if (w.of_lines && w.lines <= fmin(w.numbers.work, fmin(w.at_places, w.by_updates + w.through))) {
+    bool much = w.lines > MUCH_ASKED * tn__target_launch_guess(t);
+    return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &w.of, n->src[2], much)), dtype);
   }
-  if (numbers.work < fmin(at_places, by_updates))
-    return tn__cast(c, by_whole(c, &numbers, base), dtype);
-  if (by_updates + again < at_places) {
-    if (others <= sorted && of_lines) sum = by_asking_others_of_lines(c, base, &lines, idx, n->src[2]);
-    else sum = others <= sorted ? by_asking_others(c, base, idx, upd) : by_run(c, t, base, idx, upd);
+  if (w.numbers.work < fmin(w.at_places, w.by_updates))
+    return tn__cast(c, by_whole(c, &w.numbers, base), dtype);
+  if (w.by_updates + w.again < w.at_places) {
+    if (w.others <= w.sorted && w.of_lines) sum = by_asking_others_of_lines(c, base, &w.of, idx, n->src[2]);
+    else sum = w.others <= w.sorted ? by_asking_others(c, base, idx, upd) : by_run(c, t, base, idx, upd);
     return tn__cast(c, sum, dtype);
   }
-  bool much = asked > MUCH_ASKED * tn__target_launch_guess(t);
-  sum = asks ? by_asking(c, places, idx, upd, much) : by_place(c, t, places, idx, upd);
+  bool much = w.asked > MUCH_ASKED * tn__target_launch_guess(t);
+  sum = w.asks ? by_asking(c, places, idx, upd, much) : by_place(c, t, places, idx, upd);
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), dtype);
+}
+
+/* ---- added in order, by those who own the places ---- */
+
+/* In one kernel: all groups ask all updates, and rows of those of a place come one behind the other.  What they begin
+ * with is stored by the same groups, which others leave to a launch beside them. */
+/* a choice: any is right */
+static double owned_work(const tn__target *t, double places, double updates, double width) {
+  tn__owners by = tn__owners_of(t, (int64_t)places, (int64_t)width);
+  double classes = (double)by.classes, latency = (double)t->latency * (double)t->rate * t->units;
+  double asked = OWN_STEPS * classes * (double)by.blocks * updates;
+  asked = fmax(asked, ceil(updates / (OWN_ASKED * by.threads)) * latency);
+  double added = tn__move_work(t) * updates * width;
+  return asked + fmax(added, ceil(updates / (classes * OWN_LOADED)) * latency);
+}
+
+/* Is the scatter left to those who own its places?  Whoever lowers its kernel gives them to groups. */
+/* a choice: either is right */
+static bool is_owned(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n) {
+  int64_t size;
+  bool is_float = n->dtype == TN_F32 || n->dtype == TN_F64;
+  if (!tn__target_owns(t) || !is_float || n->src[2]->dtype != n->dtype || n->rank <= 1) return false;
+  for (uint32_t i = 0; i < n->rank; i++)
+    if (!tn__const_int(n->dim[i], &size) || size < 1) return false;
+  if (!tn__const_int(tn__numel(c, n->src[1]), &size) || size < 2 || size > OWN_MOST) return false;
+  double width = 1, updates;
+  for (uint32_t i = 1; i < n->rank; i++) width *= most(n->dim[i]);
+  if (width < t->subgroup || most(n->dim[0]) < 2 || width * most(n->dim[0]) > INT32_MAX) return false;
+  if (is_turned(graph, n)) return false;
+  /* what is rounded to half floats would be stored as f32, and then once more */
+  for (uint32_t i = 0; i < graph->n; i++)
+    if (graph->v[i]->op == OP_CAST && graph->v[i]->src[0] == n) return false;
+  updates = most(tn__numel(c, n->src[1]));
+  ways w = weigh(c, t, graph, n, n->dtype);
+  double best = fmin(fmin(w.at_places, w.by_updates + w.again), fmin(w.lines, w.numbers.work));
+  return owned_work(t, most(n->dim[0]), updates, width) + w.added + w.again < best;
 }
 
 /* Into what may be empty a loop of its own keeps anything from being added, which others could not be joined with. */
@@ -543,11 +609,12 @@ static bool waits(tn_ctx *c, const tn__target *t, const tn_node *n) {
   return places <= FEW_PLACES && !(tallied && asked > ASK_LAUNCHES * tn__target_launch_guess(t));
 }
 
-static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
+static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink, const tn__map *owned) {
   tn__nodes all = {0};
   tn__topo(&c->scratch, &sink, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_SCATTER && !tn__is_placed(all.v[i]) && all.v[i]->src[1]->op != OP_DISTINCT &&
+    if (all.v[i]->op == OP_SCATTER && !tn__map_getp(owned, all.v[i]) &&
+        !tn__is_placed(all.v[i]) && all.v[i]->src[1]->op != OP_DISTINCT &&
         tn__combines_by(all.v[i]) == OP_ADD && !tn__is_counted(all.v[i]->dtype, all.v[i]->src[2]->dtype) &&
         (!tn__is_added_at_once(t, all.v[i]) || waits(c, t, all.v[i])))
       return all.v[i];
@@ -557,9 +624,15 @@ static tn_node *first_serial(tn_ctx *c, const tn__target *t, tn_node *sink) {
 tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t) {
   tn_node *given = sink;
   if (!t->group || c->mode == TN_MODE_STRICT) return sink;
-  for (tn_node *n; (n = first_serial(c, t, sink));) {
+  tn__map owned;
+  tn__map_init(&owned, &c->scratch);
+  for (tn_node *n; (n = first_serial(c, t, sink, &owned));) {
     tn__nodes all = {0}, old = {0}, new_ = {0};
     tn__topo(&c->scratch, &sink, 1, &all);
+    if (is_owned(c, t, &all, n)) {
+      tn__map_putp(&owned, n, n);
+      continue;
+    }
     for (uint32_t i = 0; i < all.n; i++) {
       tn_node *x = all.v[i];
       bool rounds = x->op == OP_CAST && x->src[0] == n && x->dtype != n->dtype && tn__dtype_acc(x->dtype) == n->dtype;

@@ -431,7 +431,8 @@ static bool run_thread(run *r) {
     case TN__C_SENT: good = receive(r); break;
     case TN__C_BEGIN: t->begun = true; break;
     case TN__C_RENEW: good = renew(r); break;
-    case TN__C_BARRIER: case TN__C_EXCHANGE: case TN__C_IN_STEP: t->state = WAITS; return true;
+    case TN__C_BARRIER: case TN__C_EXCHANGE: case TN__C_IN_STEP: case TN__C_ALIKE: t->state = WAITS; return true;
+    case TN__C_SAME: good = tn__exact_same(t->reg[i->a], t->reg[i->b]) || complain(r, "a place that is none"); break;
     case TN__C_SOME: good = (int64_t)t->reg[i->a].v > 0 || complain(r, "a mask of no lanes"); break;
     case TN__C_RETURN:
       t->state = DONE;
@@ -448,7 +449,7 @@ static bool all_wait(const tn__c_machine *m, uint32_t from, uint32_t to, bool bl
   for (uint32_t t = from; t < to; t++)
     if (m->thread[t].state != WAITS || m->thread[t].pc != pc) return false;
   const tn__c_ins *i = &m->f->ins[pc - 1];
-  return (i->code == TN__C_BARRIER && !i->op) == block;
+  return ((i->code == TN__C_BARRIER && !i->op) || i->code == TN__C_ALIKE) == block;
 }
 
 static bool exchange(tn__c_machine *m, uint32_t from, uint32_t to) {
@@ -495,13 +496,26 @@ static bool count_in_step(tn__c_machine *m, uint32_t from, uint32_t to) {
   return true;
 }
 
+static bool are_alike(tn__c_machine *m) {
+  const tn__c_ins *i = &m->f->ins[m->thread[0].pc - 1];
+  run r = {.m = m, .t = &m->thread[0], .i = i};
+  if (i->n != m->threads) return complain(&r, "turns of another number of threads");
+  for (int t = 1; t < m->threads; t++)
+    if (!tn__exact_same(m->thread[t].reg[i->a], m->thread[0].reg[i->a]) ||
+        !tn__exact_same(m->thread[t].reg[i->b], m->thread[0].reg[i->b]))
+      return complain(&r, "turns that are not the same for all threads");
+  return true;
+}
+
 /* Lets those go on who have met; false: none have, or see why. */
 static bool meet(tn__c_machine *m) {
   uint32_t n = (uint32_t)m->threads, warp = (uint32_t)m->warp;
   bool some = false;
   if (all_wait(m, 0, n, true)) {
+    bool barrier = m->f->ins[m->thread[0].pc - 1].code == TN__C_BARRIER;
+    if (!barrier && !are_alike(m)) return false;
     for (uint32_t t = 0; t < n; t++) m->thread[t].state = RUNS;
-    m->epoch++;
+    m->epoch += barrier;
     return true;
   }
   for (uint32_t from = 0; from < n; from += warp) {

@@ -22,6 +22,11 @@ typedef struct tn__c_symbol {
   bool shared;      /* an array that is a place in shared memory */
 } symbol;
 
+typedef struct tn__c_lambda { /* auto name = [&](type parameter) { ... }; */
+  uint32_t name, parameter, body; /* words */
+  tn__c_type type;                /* of the parameter */
+} lambda;
+
 typedef struct tn__c_reader {
   tn_ctx *c;
   tn__arena *a;
@@ -33,6 +38,7 @@ typedef struct tn__c_reader {
   tn__vec(tn__c_ins) ins;
   tn__vec(tn__exact) reg;
   tn__vec(symbol) symbol;
+  tn__vec(lambda) lambda;
   tn__vec(uint32_t) leave, again; /* jumps out of the loop, and to its next turn */
   uint32_t counter, limit;        /* of the last comparison counter < limit, of a loop's counter */
   uint32_t depth; /* of blocks */

@@ -196,6 +196,173 @@ static void pass_block(reader *r) {
   }
 }
 
+/* ---- rows that are added in order ---- */
+
+/* What it means is read where it is called. */
+static void read_lambda(reader *r) {
+  lambda f = {.name = r->at++};
+  need(r, "=");
+  need(r, "[");
+  need(r, "&");
+  need(r, "]");
+  need(r, "(");
+  if (!tn__c_take_type(r, &f.type) || f.type.stars) tn__c_refuse(r, "an odd parameter");
+  f.parameter = r->at++;
+  need(r, ")");
+  need(r, "{");
+  f.body = r->at;
+  pass_block(r);
+  need(r, ";");
+  tn__vec_push(r->a, &r->lambda, f);
+}
+
+static const lambda *find_lambda(reader *r) {
+  for (uint32_t i = r->lambda.n; i && i--;) {
+    const word *w = &r->word.v[r->lambda.v[i].name], *own = &r->word.v[r->at];
+    if (w->n == own->n && !memcmp(r->text + w->at, r->text + own->at, w->n)) return &r->lambda.v[i];
+  }
+  tn__c_refuse(r, "a call with no function");
+}
+
+static ex number_here(reader *r, uint64_t n) { return in_reg(plain(TN_I32), tn__c_constant(r, tn__exact_int(n))); }
+
+/* What such a function says of a turn: registers */
+typedef struct turn_read {
+  uint32_t wanted, inside;
+  ex at, value;
+} turn_read;
+
+/* return tn_turn<type, type>{wanted, inside, at, value}; */
+static turn_read read_turn(reader *r) {
+  tn__c_type type;
+  turn_read x;
+  need(r, "return");
+  need(r, "tn_turn");
+  need(r, "<");
+  if (!tn__c_take_type(r, &type)) tn__c_refuse(r, "an odd type");
+  need(r, ",");
+  if (!tn__c_take_type(r, &type)) tn__c_refuse(r, "an odd type");
+  need(r, ">");
+  need(r, "{");
+  x.wanted = tn__c_truth(r, tn__c_expression(r));
+  need(r, ",");
+  x.inside = tn__c_truth(r, tn__c_expression(r));
+  need(r, ",");
+  x.at = in_reg(type, tn__c_converted(r, tn__c_expression(r), type));
+  need(r, ",");
+  x.value = tn__c_expression(r);
+  tn__c_value(r, &x.value);
+  need(r, "}");
+  need(r, ";");
+  return x;
+}
+
+/* The function of that turn, as if it stood here */
+static turn_read call_turn(reader *r, const lambda *f, uint32_t turn) {
+  uint32_t symbols = r->symbol.n;
+  const word *w = &r->word.v[f->parameter];
+  symbol parameter = {.name = r->text + w->at, .n = w->n, .type = f->type, .reg = turn};
+  tn__vec_push(r->a, &r->symbol, parameter);
+  r->at = f->body;
+  r->depth++;
+  while (!is_at(r, "return")) read_statement(r);
+  r->depth--;
+  turn_read x = read_turn(r);
+  r->symbol.n = symbols;
+  return x;
+}
+
+/* What a call relies on: how many threads and places there are, and where those are */
+typedef struct owned_read {
+  ex to, first, step; /* the first one's of the first thread, and from each to the next */
+  ex places;
+  int64_t threads;
+} owned_read;
+
+/* As far from the first thread's element as the thread */
+static ex first_of_turn(reader *r, const turn_read *x) {
+  if (r->f->thread == TN__C_NOTHING) r->f->thread = new_reg(r);
+  return tn__c_arithmetic(r, TN__C_SUB, x->at, in_reg(plain(TN_I32), r->f->thread));
+}
+
+static void need_same(reader *r, ex a, ex b) { tn__c_put(r, (tn__c_ins){.code = TN__C_SAME, .a = a.reg, .b = b.reg}); }
+
+/* All threads take it alike, and it is of one of the places: of the one of this number, or of any. */
+static void check_turn(reader *r, const owned_read *o, const turn_read *x, ex number, bool adds) {
+  ex from = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, x), o->first);
+  tn__c_put(r, (tn__c_ins){.code = TN__C_ALIKE, .a = x->wanted, .b = from.reg, .n = o->threads});
+  uint32_t unwanted = put_jump(r, TN__C_UNLESS, x->wanted);
+  if (adds) {
+    number = tn__c_arithmetic(r, TN__C_DIV, from, o->step);
+    need_same(r, tn__c_arithmetic(r, TN__C_LT, number, o->places), number_here(r, 1));
+  }
+  need_same(r, from, tn__c_arithmetic(r, TN__C_MUL, number, o->step));
+  land(r, unwanted);
+}
+
+/* A loop over so many turns, which stores what the function says, or adds it, where it is wanted and the thread is
+ * there. */
+static void read_turns(reader *r, const owned_read *o, const lambda *f, ex count, bool adds) {
+  uint32_t turn = new_reg(r);
+  ex counter = {.type = f->type, .where = VARIABLE, .reg = turn};
+  tn__c_assign(r, counter, tn__c_converted(r, number_here(r, 0), f->type));
+  uint32_t top = r->ins.n;
+  uint32_t out = put_jump(r, TN__C_UNLESS, tn__c_truth(r, tn__c_arithmetic(r, TN__C_LT, counter, count)));
+  turn_read x = call_turn(r, f, turn);
+  check_turn(r, o, &x, counter, adds);
+  uint32_t unwanted = put_jump(r, TN__C_UNLESS, x.wanted), outside = put_jump(r, TN__C_UNLESS, x.inside);
+  ex place = tn__c_arithmetic(r, TN__C_ADD, in_reg(o->to.type, o->to.reg), x.at);
+  ex element = {.type = o->to.type, .where = MEMORY, .reg = place.reg};
+  element.type.stars--;
+  ex value = adds ? tn__c_arithmetic(r, TN__C_ADD, element, x.value) : x.value;
+  tn__c_assign(r, element, tn__c_converted(r, value, element.type));
+  land(r, unwanted);
+  land(r, outside);
+  tn__c_assign(r, counter, tn__c_converted(r, tn__c_arithmetic(r, TN__C_ADD, counter, number_here(r, 1)), f->type));
+  tn__c_put(r, (tn__c_ins){.code = TN__C_SKIP, .dst = counter.reg, .a = count.reg});
+  tn__c_put(r, (tn__c_ins){.code = TN__C_JUMP, .n = top});
+  land(r, out);
+}
+
+static int64_t number_in(reader *r) {
+  int64_t n = strtoll(spelled(r), NULL, 10);
+  r->at++;
+  return n;
+}
+
+/* tn_own_places<places, turns, threads>(to, begin, turn): a loop over the places, and one over the turns */
+static void read_owned(reader *r) {
+  owned_read o = {0};
+  need(r, "<");
+  int64_t places = number_in(r);
+  need(r, ",");
+  ex turns = number_here(r, (uint64_t)number_in(r));
+  need(r, ",");
+  o.threads = number_in(r);
+  need(r, ">");
+  need(r, "(");
+  o.to = tn__c_expression(r);
+  tn__c_value(r, &o.to);
+  if (o.to.type.stars != 1) tn__c_refuse(r, "no place to add to");
+  if (places < 2) tn__c_refuse(r, "one place, which no other is next to");
+  need(r, ",");
+  const lambda begin = *find_lambda(r);
+  r->at++;
+  need(r, ",");
+  const lambda turn = *find_lambda(r);
+  r->at++;
+  need(r, ")");
+  need(r, ";");
+  uint32_t end = r->at;
+  o.places = number_here(r, (uint64_t)places);
+  turn_read x = call_turn(r, &begin, number_here(r, 0).reg), next = call_turn(r, &begin, number_here(r, 1).reg);
+  o.first = first_of_turn(r, &x);
+  o.step = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, &next), o.first);
+  read_turns(r, &o, &begin, o.places, false);
+  read_turns(r, &o, &turn, turns, true);
+  r->at = end;
+}
+
 /* A block of the function's own, which is a stage: all threads meet between two. */
 static void read_stage(reader *r) {
   need(r, "{");
@@ -222,6 +389,10 @@ static void read_statement(reader *r) {
     read_for(r);
   } else if (take(r, "if")) {
     read_if(r);
+  } else if (take(r, "auto")) {
+    read_lambda(r);
+  } else if (take(r, "tn_own_places")) {
+    read_owned(r);
   } else if (is_at(r, "break") || is_at(r, "continue")) {
     bool leaves = is_at(r, "break");
     r->at++;

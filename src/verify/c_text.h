@@ -38,6 +38,8 @@ typedef enum tn__c_code {
   TN__C_ADD_AT,  /* *a += b, or by n, an op, whichever threads do so at once: integers of dtype `op` */
   TN__C_IN_STEP, /* *a += 1, a u32, and dst = that, by the threads of a warp one after the other, which meet before
                     * and behind it; those have one a whose b agree in the least n bits */
+  TN__C_ALIKE,   /* a, and b, are the same for all threads of a block, of which there are n, who meet here */
+  TN__C_SAME,    /* a is what b is */
   TN__C_BEGIN,   /* what came before has been done; buffer a may be read */
   TN__C_RENEW,
   TN__C_SOME,  /* a is more than 0: a mask of so many lanes has some */
