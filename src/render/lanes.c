@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { SAME = TN__LANES_SAME, MOVES = TN__LANES_MOVES, VECTOR = TN__LANES_VECTOR };
+enum { MOST_APART = 4 };  /* cells from lane to lane that are loaded as vectors, of which most is left */
 enum { MOST_LEVELS = 8 }; /* of operands that are looked at: some may be met on several ways */
 
 typedef tn__lane_value lane_value;
@@ -36,6 +37,8 @@ static const char *const spelling[OP_COUNT][SP_COUNT] = {
     [OP_AND] = {[SP_BOOL] = "$0 & $1", SPELL_WHOLE("$0 & $1")},
     [OP_OR] = {[SP_BOOL] = "$0 | $1", SPELL_WHOLE("$0 | $1")},
     [OP_XOR] = {[SP_BOOL] = "$0 ^ $1", SPELL_WHOLE("$0 ^ $1")},
+    [OP_SHL] = {SPELL_INTS("tn_shl_$n($0, $1)")},
+    [OP_SHR] = {SPELL_INTS("tn_shr_$n($0, $1)")},
     [OP_MIN] = {[SP_BOOL] = "$0 & $1", SPELL_WHOLE("tn_pick_$n($0 < $1, $0, $1)")},
     [OP_MAX] = {[SP_BOOL] = "$0 | $1", SPELL_WHOLE("tn_pick_$n($0 > $1, $0, $1)")},
     [OP_LT] = {[SP_BOOL] = "~$0 & $1", SPELL_NUMBERS("$b($0 < $1)")},
@@ -545,6 +548,7 @@ void tn__lanes_plan(tn__printer *p) {
 typedef struct access {
   const char *place, *index; /* a pointer; a vector of steps from there, NULL: lanes are neighbours */
   const char *far;           /* "far_" where the index is wide */
+  int64_t spaced;            /* lanes are so many cells apart, 0: as the index says */
   const char *test;          /* what a gate is in all lanes, NULL */
   const char *mask;          /* a gate of its own for each lane, NULL */
   int cell;
@@ -574,6 +578,7 @@ static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
     if (at->step != 1)
       a.index = tn__print_format(p, "tn_step_%s(0, %" PRId64 ")", type_of(p, wide ? TN_I64 : TN_I32), at->step);
     if (wide) a.far = "far_";
+    a.spaced = at->step == -1 || (at->step >= 2 && at->step <= MOST_APART) ? at->step : 0;
   }
   const char *open = gate ? tn__print_name(p, gate) : NULL;
   if (gate) a.test = common_test(p, gate);
@@ -587,7 +592,10 @@ static const char *mask_of(tn__printer *p, const access *a) {
 
 static const char *cells_at(tn__printer *p, const access *a) {
   const char *type = type_of(p, a->cell), *x;
-  if (a->index)
+  if (a->spaced) {
+    tn__lanes_need(p, tn__print_format(p, "TN_SPACED(%d, %s, boolx%d)", p->count, type, p->count));
+    x = tn__print_format(p, "tn_spaced_%s(%s, %" PRId64 ", %s)", type, a->place, a->spaced, mask_of(p, a));
+  } else if (a->index)
     x = tn__print_format(p, "tn_gather_%s%s(%s, %s, %s)", a->far, type, a->place, a->index, mask_of(p, a));
   else if (a->mask) x = tn__print_format(p, "tn_load_if_%s(%s, %s)", type, a->place, a->mask);
   else x = tn__print_format(p, "tn_load_%s(%s)", type, a->place);

@@ -26,6 +26,7 @@
  *   tn_load_T(p)            p[l] in lane l             tn_load_if_T(p, m)        so where m, else 0 and not read
  *   tn_store_T(p, v)        p[l] = v[l]                tn_store_if_T(p, v, m)    so where m
  *   tn_gather_T(p, i, m)    p[i[l]] where m, else 0 and not read; i of i32; tn_gather_far_T: of i64
+ *   tn_spaced_T(p, s, m)    p[s l] where m, else 0 and not read; s is -1, 2, 3 or 4
  *   tn_scatter_T(p, i, v, m)   p[i[l]] = v[l] where m, lane after lane; tn_scatter_far_T
  *   tn_turn_T(p, q, r, s, n, m)   p[b q + a] = r[a s + b] for a < min(n, V), b < min(m, V)
  *   tn_first_boolxV(n)      l < n in lane l, n > 0     tn_across_T(x, h)         x[l ^ h] in lane l

@@ -182,6 +182,15 @@ static ex access_lanes(call *k, bool stores, bool indexed, bool masked) {
   return out;
 }
 
+/* Cells that are s apart are a load at indices. */
+static ex call_spaced(call *k) {
+  ex index = new_vector(k->r, TN_I64, k->lanes);
+  uint32_t step = scalar(k, 1, TN_I64);
+  for (uint32_t l = 0; l < k->lanes; l++) put_arith(k->r, TN__C_MUL, TN_I64, index.reg + l, number(k->r, l), step);
+  k->arg[1] = index;
+  return access_lanes(k, false, true, true);
+}
+
 static ex call_load(call *k) { return access_lanes(k, false, false, false); }
 static ex call_load_if(call *k) { return access_lanes(k, false, false, true); }
 static ex call_store(call *k) { return access_lanes(k, true, false, false); }
@@ -292,9 +301,10 @@ static const struct {
     {"tn_all_", call_all},         {"tn_first_", call_first},     {"tn_step_", call_step},
     {"tn_load_if_", call_load_if}, {"tn_load_", call_load},       {"tn_store_if_", call_store_if},
     {"tn_store_", call_store},     {"tn_gather_far_", call_gather}, {"tn_gather_", call_gather},
-    {"tn_scatter_far_", call_scatter}, {"tn_scatter_", call_scatter}, {"tn_pick_", call_where},
-    {"tn_where_", call_where},     {"tn_of_bool_", call_of_bool}, {"tn_cast_", call_cast},
-    {"tn_across_", call_across},   {"tn_turn_", call_turn},       {"tn_", call_bool},
+    {"tn_spaced_", call_spaced},   {"tn_scatter_far_", call_scatter}, {"tn_scatter_", call_scatter},
+    {"tn_pick_", call_where},      {"tn_where_", call_where},     {"tn_of_bool_", call_of_bool},
+    {"tn_cast_", call_cast},       {"tn_across_", call_across},   {"tn_turn_", call_turn},
+    {"tn_", call_bool},
 };
 
 /* A function of scalars, in each lane. */

@@ -3,7 +3,7 @@
 #include "support/ref_and_cpu.h"
 
 static const int64_t counts[] = {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 35, 63, 64, 65, 130, 1000};
-enum { COUNTS = sizeof counts / sizeof *counts, MOST = 1000, ROOM = 4 * MOST };
+enum { COUNTS = sizeof counts / sizeof *counts, MOST = 1000, ROOM = 5 * MOST };
 
 /* ---- values ---- */
 
@@ -12,8 +12,8 @@ static void casts_in_lanes(void **state) { run_every_cast(*state, AX_UPCAST); }
 
 /* ---- accesses ---- */
 
-/* How places follow each other from lane to lane */
-enum { NEXT, EVERY_THIRD, BACKWARD, ONE, TABLE, WRAPPED, WAYS };
+/* How places follow each other from lane to lane; APART: by 2, 3 or 4, as the dtype says */
+enum { NEXT, APART, BACKWARD, ONE, TABLE, WRAPPED, WAYS };
 
 /* What is gated: nothing; all alike; lane by lane, at a bound, within two of them, outside of two, and by what is
  * loaded. */
@@ -44,7 +44,10 @@ static tn_node *place(tn_ctx *c, access_kernel *k, int way) {
   lin *l = k->l;
   tn_node *row = lin_raw2(l, OP_MUL, k->r, tn__int(c, MOST)), *at = k->u; /* in the order of instructions */
   switch (way) {
-  case EVERY_THIRD: at = lin_raw2(l, OP_MUL, k->u, tn__int(c, 3)); break;
+  case APART: /* rows begin at an odd distance: they do not meet */
+    at = lin_raw2(l, OP_MUL, k->u, tn__int(c, 2 + k->x->dtype / 2 % 3));
+    at = lin_raw2(l, OP_ADD, at, k->r);
+    break;
   case BACKWARD: {
     tn_node *back = lin_raw1(l, OP_NEG, k->u);
     at = lin_raw2(l, OP_ADD, back, tn__int(c, MOST));
@@ -146,6 +149,7 @@ static void accesses_in_lanes(void **state) {
     for (int way = dtype % 2; way < WAYS; way += 2) { /* a compiler works on all of them for minutes */
       run_accesses(f, OP_LOAD, way, dtype);
       run_accesses(f, OP_STORE, (way + 1) % WAYS, dtype);
+      if (way == NEXT) run_accesses(f, OP_LOAD, APART, dtype);
     }
 }
 
