@@ -44,6 +44,7 @@ enum {
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
   LEAST_REGISTERS = 16, /* or of which some are what it keeps */
   STEP_BIT = 3, STEP_REST = 10, /* instructions of a count of threads in step: for each bit, and once */
+  WIDE_PAIR = 7,        /* instructions for the greater of two f64 */
   PORT = 2,             /* sectors that a unit takes from outside in a cycle */
   STARTS = 2,           /* blocks that are started for each that there is room for, at least, */
   STREWN = 6,           /* sectors in the time of one that memory gives alone, far from all others (measured: 7) */
@@ -530,12 +531,25 @@ static void close_loop(look *l) {
     l->waiting += serial_turns(l) * fmax(1, ceil(o.turns / o.together)) * (double)l->t->latency * l->clock;
 }
 
+/* Instructions that combine two values: of 64 bits, comparisons of floats choose between what each half may be, and NaN
+ * (read in SASS). */
+/* a choice: any is right */
+static double cost_of_pair(const tn_node *n) {
+  bool wide = tn__size_of(n->dtype) > sizeof(float), sum = n->ints[0] == OP_ADD || n->ints[0] == OP_MUL;
+  return !wide ? 1 : sum ? 2 : tn__is_float(n->dtype) ? WIDE_PAIR : 4;
+}
+
+/* Each thread reads a cell of every warp: all warps do so at once, and a unit has one shared memory. */
 static void combine(look *l, const tn_node *n) {
-  double lanes = (double)n->src[0]->ints[1], steps = log2(fmax(1, lanes));
+  double lanes = (double)n->src[0]->ints[1], steps = log2(fmax(1, lanes)), each = cost_of_pair(n);
+  double words = fmax(1, (double)tn__size_of(n->dtype) / sizeof(float));
   bool in_step = !l->p->across && l->p->group <= l->p->subgroup && l->t->exchanges;
   double cells = l->p->across ? lanes > 16 ? lanes / 8 + 8 : lanes : lanes / TN__LANES;
-  l->waiting += serial_turns(l) * (in_step ? steps * EXCHANGE : MEETING + cells * 2 + fmin(steps, 5) * EXCHANGE);
-  l->work += serial_turns(l) * l->warps * TN__LANES * (in_step ? 3 * steps : cells * 2 + 15);
+  double read = in_step ? 0 : l->warps * cells * words;
+  l->waiting += serial_turns(l) * (in_step ? steps * EXCHANGE : MEETING + cells * 2 + read + fmin(steps, 5) * EXCHANGE);
+  l->banks += serial_turns(l) * read;
+  l->work += serial_turns(l) * l->warps * TN__LANES *
+             (in_step ? (2 + each) * words * steps : cells * (words + each) + 5 * (2 * words + each));
 }
 
 /* A word of a block of which the first is drawn, too (neighbours.c): the compiler makes one call of them. */

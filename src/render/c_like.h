@@ -10,6 +10,7 @@
 typedef struct tn__open_loop {
   uint32_t start; /* index of the RANGE */
   bool split;     /* groups: a lane loop */
+  bool batched;   /* ... several turns in one of the text's, in a loop of their own */
 } tn__open_loop;
 
 /* What lies between two constants that a counter is compared with, and in how many vectors it is */
@@ -60,6 +61,8 @@ typedef struct tn__printer {
   /* STORE -> the number of the registers that hold its neighbours' values up to the loop's end; LOAD -> of those that
    * do from its begin */
   tn__map late;
+  tn__map from;      /* LOAD -> the number of the pointer from which its elements are so many places away */
+  tn__map batch;     /* LOAD -> the registers that hold it for several turns of a loop, as the text says: "w0.x[i1 * 4 + " */
   tn__map counted;   /* index of a count of threads in step -> its number */
   uint32_t npacked;
   bool turns; /* of the unit: some are printed so (tn__owns_places) */

@@ -34,6 +34,7 @@ typedef struct tn__group_words {
   const char *wide[5];                   /* types of 1, 2, 4, 8 and 16 bytes */
   /* $b bytes for $0 from $1 if $2, else zeros, while the thread goes on; what it copied is there; NULL: not so */
   const char *copy, *copied;
+  const char *from; /* a pointer to element $0 + $1, that compilers do not see through; NULL: not so */
   /* adds $1 to $0, of type $t, whoever else does so at once; by bytes: of 4, of 8; NULL: not so */
   const char *add[2];
   const char *greatest[2]; /* so the greatest of $0 and $1 */

@@ -9,6 +9,7 @@
  *
  * Where several groups make a block, t is the thread's number in its group and g the group's in the block. */
 #include "lower/launch_extent.h"
+#include "lower/lower.h"
 #include "render/c_like.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -111,6 +112,7 @@ static bool stands(tn__printer *p, const tn_node *x) {
 static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t at) {
   tn_node *r = p->part->ins[start], *n = p->part->ins[at];
   if (threads_of(n->src[0]) || !wide_type(p, n, r) || !tn__is_packed(n, r)) return false;
+  if (tn__map_getp(&p->batch, n)) return false; /* it is there */
   if (n->op == OP_STOREADD && tn__adds_at_once(p->part, n)) return false;
   for (uint32_t i = start + 1; i < end; i++) {
     const tn_node *other = p->part->ins[i];
@@ -126,14 +128,18 @@ static bool is_packable(tn__printer *p, uint32_t start, uint32_t end, uint32_t a
 }
 
 /* A piece of it in memory: *(T *)(b0 + base), or ((T *)(b0 + base))[piece]. */
+static const char *wide_from(tn__printer *p, tn_node *n, tn_node *r, const char *first, int64_t piece) {
+  bool local = n->src[0]->op == OP_LOCAL;
+  const char *space = local ? p->d->group->shared : p->d->group->global, *constant = n->op == OP_LOAD ? "const " : "";
+  const char *all = tn__print_format(p, "(%s%s%s *)(%s)", space, constant, wide_type(p, n, r), first);
+  return pieces(n, r) == 1 ? tn__print_format(p, "*%s", all) : tn__print_format(p, "(%s)[%" PRId64 "]", all, piece);
+}
+
 static const char *wide_access(tn__printer *p, tn_node *n, tn_node *r, int64_t piece) {
   tn_node *buf = n->src[0], *index = n->src[1];
-  bool local = buf->op == OP_LOCAL;
   const char *base = index == r ? "0" : tn__print_name(p, index->src[index->src[0] == r]);
-  const char *space = local ? p->d->group->shared : p->d->group->global, *constant = n->op == OP_LOAD ? "const " : "";
-  const char *all = tn__print_format(p, "(%s%s%s *)(%c%" PRId64 " + %s)", space, constant, wide_type(p, n, r),
-                                     local ? 'l' : 'b', buf->ints[0], base);
-  return pieces(n, r) == 1 ? tn__print_format(p, "*%s", all) : tn__print_format(p, "(%s)[%" PRId64 "]", all, piece);
+  char letter = buf->op == OP_LOCAL ? 'l' : 'b';
+  return wide_from(p, n, r, tn__print_format(p, "%c%" PRId64 " + %s", letter, buf->ints[0], base), piece);
 }
 
 static const char *wide_register(tn__printer *p, uint64_t number, tn_node *n, tn_node *r, int64_t piece) {
@@ -338,6 +344,153 @@ static bool waits_for_others(tn__printer *p, uint32_t start, uint32_t end, uint3
   return branches;
 }
 
+/* ---- places of what is loaded under gates ---- */
+
+enum { MOST_TERMS = 16, MOST_POINTERS = 4 /* in front of a loop: each takes two registers */ };
+
+/* The terms of a load's place: those of loops around and of lanes, and those of the neighbours' loop and numbers */
+typedef struct spot {
+  tn_node *load, *around[MOST_TERMS], *own[MOST_TERMS];
+  uint32_t naround, nown, number; /* of the pointer */
+} spot;
+
+/* Is it made of r and numbers alone? */
+static bool is_of(tn__printer *p, tn_node *n, const tn_node *r) {
+  tn__nodes todo = {0};
+  tn__vec_push(&p->c->scratch, &todo, n);
+  while (todo.n && todo.n <= MOST_TERMS) {
+    tn_node *x = todo.v[--todo.n];
+    if (x == r || x->op == OP_CONST) continue;
+    if (!tn__is_elementwise(x)) return false;
+    for (uint32_t i = 0; i < x->nsrc; i++) tn__vec_push(&p->c->scratch, &todo, x->src[i]);
+  }
+  return !todo.n;
+}
+
+/* May it be worked out in front of the loop ins[start..end]: of counters that are known there, the lanes', and values
+ * that stand before it? */
+/* a choice: no is right */
+static bool is_known_before(tn__printer *p, uint32_t start, tn_node *n) {
+  tn__nodes all = {0};
+  tn__topo(&p->c->scratch, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *x = all.v[i];
+    bool lanes = x->op == OP_RANGE && x->ints[0] == AX_UPCAST, known = tn__map_getp(&p->name, x);
+    if (x == p->part->ins[start] || !(lanes || known || x->op == OP_CONST || tn__is_elementwise(x))) return false;
+  }
+  return true;
+}
+
+/* a choice: no is right */
+static bool find_spot(tn__printer *p, uint32_t start, tn_node *load, tn_node *place, spot *out) {
+  tn_node *r = p->part->ins[start], *todo[MOST_TERMS] = {place};
+  uint32_t n = 1;
+  *out = (spot){.load = load};
+  while (n) {
+    tn_node *x = todo[--n];
+    if (x->op == OP_ADD) {
+      if (n + 2 > MOST_TERMS) return false;
+      todo[n++] = x->src[0], todo[n++] = x->src[1];
+    } else if (is_of(p, x, r)) {
+      if (out->nown == MOST_TERMS) return false;
+      out->own[out->nown++] = x;
+    } else {
+      if (out->naround == MOST_TERMS || !is_known_before(p, start, x)) return false;
+      out->around[out->naround++] = x;
+    }
+  }
+  return out->naround && hangs_on(p, place, r);
+}
+
+static bool same_around(const spot *x, const spot *y) {
+  if (x->naround != y->naround || x->load->src[0] != y->load->src[0]) return false;
+  for (uint32_t i = 0; i < x->naround; i++) {
+    bool found = false;
+    for (uint32_t k = 0; k < y->naround; k++) found |= x->around[i] == y->around[k];
+    if (!found) return false;
+  }
+  return true;
+}
+
+/* In 64 bits: a part of the sum may be longer than all of it. */
+static const char *sum_of(tn__printer *p, tn_node *const *term, uint32_t n) {
+  const char *sum = NULL;
+  for (uint32_t i = 0; i < n; i++) {
+    tn__print_deep(p, term[i]);
+    const char *x = tn__print_name(p, term[i]);
+    sum = sum ? tn__print_format(p, "%s + %s", sum, x) : tn__print_format(p, "(%s)%s", p->d->value[TN_I64], x);
+  }
+  return sum ? sum : "0";
+}
+
+/* q<N>, N being the next number of registers */
+static void put_pointer(tn__printer *p, const spot *x) {
+  const tn_node *buf = x->load->src[0];
+  tn__words words = {
+      .word = {['0'] = tn__print_format(p, "b%" PRId64, buf->ints[0]), ['1'] = sum_of(p, x->around, x->naround)}};
+  tn__print_line(p, "const %s *q%" PRIu32 " = %s;", p->d->cell[buf->dtype], p->npacked++,
+                 tn__print_expand(p, p->d->group->from, &words));
+}
+
+/* Is it loaded under a gate, each neighbour by itself?  *out: from where */
+/* a choice: no is right */
+static bool has_spot(tn__printer *p, uint32_t start, tn_node *load, spot *out) {
+  return tn__gate_of(load) && !tn__map_get(&p->packed, (uintptr_t)load, NULL) &&
+         !tn__map_get(&p->copied, (uintptr_t)load, NULL) && !tn__map_getp(&p->batch, load) &&
+         find_spot(p, start, load, load->src[1], out);
+}
+
+/* Where all loads of a buffer in the loop ins[start..end] are from: one place, and none of them in another loop.  What
+ * two pointers that are not to be seen through point to would be loaded twice. */
+/* a choice: no is right */
+static bool is_only_spot(tn__printer *p, uint32_t start, const spot *x) {
+  const tn_node *inner = NULL;
+  spot y;
+  for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
+    tn_node *n = p->part->ins[i];
+    if (!inner && n->op == OP_RANGE && n->ints[0] != AX_UPCAST) inner = n;
+    if (n->op == OP_END && n->src[0] == inner) inner = NULL;
+    if (!is_access(n) || n->src[0] != x->load->src[0]) continue;
+    if (inner || n->op != OP_LOAD || !has_spot(p, start, n, &y) || !same_around(x, &y)) return false;
+  }
+  return true;
+}
+
+/* Before an unrolled loop: pointers for what its neighbours load under gates, as far from these as is known when the
+ * text is compiled. */
+static void put_pointers(tn__printer *p, uint32_t start) {
+  spot *found[MOST_POINTERS], x;
+  uint32_t n = 0, end = end_of(p, start);
+  if (!p->d->group->from || p->part->ins[start]->hi < 1) return;
+  for (uint32_t i = start + 1; i < end && n < MOST_POINTERS; i++) {
+    tn_node *load = p->part->ins[i];
+    if (load->op != OP_LOAD || load->src[0]->op != OP_PARAM || tn__map_getp(&p->from, load) ||
+        !has_spot(p, start, load, &x) || !is_only_spot(p, start, &x))
+      continue;
+    x.number = p->npacked + n;
+    found[n] = tn__arena_dup(&p->c->scratch, &x, sizeof x);
+    for (uint32_t k = i; k < end; k++)
+      if (p->part->ins[k]->op == OP_LOAD && p->part->ins[k]->src[0] == load->src[0] &&
+          has_spot(p, start, p->part->ins[k], &x)) {
+        x.number = found[n]->number;
+        tn__map_putp(&p->from, p->part->ins[k], tn__arena_dup(&p->c->scratch, &x, sizeof x));
+      }
+    n++;
+  }
+  for (uint32_t i = start; i < end && n; i++)
+    if (p->part->ins[i]->op == OP_RANGE && p->part->ins[i]->ints[0] == AX_UPCAST)
+      tn__map_putp(&p->name, p->part->ins[i], "t");
+  for (uint32_t k = 0; k < n; k++) put_pointer(p, found[k]);
+  for (uint32_t i = start; i < end && n; i++) tn__map_putp(&p->name, p->part->ins[i], NULL);
+}
+
+/* What a load loads, in memory: q0[own terms], if its place is known from there. */
+static const char *in_memory(tn__printer *p, tn_node *n) {
+  const spot *x = n->op == OP_LOAD ? tn__map_getp(&p->from, n) : NULL;
+  if (!x) return tn__print_element(p, n);
+  return tn__print_format(p, "q%" PRIu32 "[%s]", x->number, sum_of(p, x->own, x->nown));
+}
+
 /* The access n of the loop in a loop of its own over the same neighbours, whose counter it gives; behind that the names
  * are free again. */
 static const char *open_apart(tn__printer *p, uint32_t start, tn_node *n) {
@@ -365,7 +518,7 @@ static void put_early(tn__printer *p, uint32_t start) {
     uint32_t number = p->npacked++;
     tn__print_line(p, "%s w%" PRIu32 "[%" PRId64 "];", p->d->cell[n->src[0]->dtype], number,
                    p->part->ins[start]->src[0]->ints[0]);
-    const char *turn = open_apart(p, start, n), *x = tn__print_element(p, n);
+    const char *turn = open_apart(p, start, n), *x = in_memory(p, n);
     tn__print_line(p, "w%" PRIu32 "[%s] = %s;", number, turn,
                    gate ? tn__print_format(p, "%s ? %s : 0", tn__print_name(p, gate), x) : x);
     close_apart(p, start);
@@ -427,6 +580,9 @@ static const char *own_slot(tn__printer *p, tn_node *n, int64_t threads) {
 static const char *element(tn__printer *p, tn_node *n) {
   tn_node *buf = n->src[0];
   uint64_t number;
+  const char *batched = tn__map_getp(&p->batch, n);
+  if (batched)
+    return tn__print_format(p, "%s%s]", batched, tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
   if (tn__map_get(&p->packed, (uintptr_t)n, &number))
     return tn__print_format(p, "w%" PRIu64 ".x[%s]", number,
                             tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
@@ -434,7 +590,7 @@ static const char *element(tn__printer *p, tn_node *n) {
     return tn__print_format(p, "w%" PRIu64 "[%s]", number,
                             tn__print_name(p, p->part->ins[p->open.v[p->open.n - 1].start]));
   if (threads_of(buf)) return tn__print_format(p, "l%" PRId64 "[%s]", buf->ints[0], own_slot(p, n, threads_of(buf)));
-  return tn__print_element(p, n);
+  return in_memory(p, n);
 }
 
 /* Registers hold values. */
@@ -811,6 +967,137 @@ static const char *number_of_groups(tn__printer *p) {
   return n == 1 ? blocks : tn__print_format(p, "(%s * %d)", blocks, n);
 }
 
+/* ---- several turns whose loads come first ---- */
+
+enum {
+  BATCH_BYTES = 64,     /* that a thread asks for in several turns, */
+  BATCH_TURNS = 8,      /* of which there are at most so many; */
+  MUCH_OF_TURN = 64,    /* instructions for which no compiler takes several turns at once, */
+  MOST_OF_BATCH = 1024, /* and of all that are so taken here */
+  MOST_THREADS = 1024   /* that a unit is to have room for: more have no registers left */
+};
+
+typedef struct batch {
+  tn_node *load[MOST_POINTERS], *neighbours[MOST_POINTERS], *lanes;
+  spot from[MOST_POINTERS];
+  uint32_t n;
+  int64_t turns;
+} batch;
+
+/* Is it made of counters that are known where loop ins[start] opens, of its own and the lanes', and of values that
+ * stand before it? */
+/* a choice: no is right */
+static bool is_known_in(tn__printer *p, uint32_t start, tn_node *n) {
+  tn__nodes all = {0};
+  if (n) tn__topo(&p->c->scratch, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *x = all.v[i];
+    bool counter = x == p->part->ins[start] || (x->op == OP_RANGE && x->ints[0] == AX_UPCAST);
+    if (!counter && !tn__map_getp(&p->name, x) && x->op != OP_CONST && !tn__is_elementwise(x)) return false;
+  }
+  return true;
+}
+
+/* A load of neighbours at once, whose place and gate are known in front of all else that the turn does: may it stand
+ * there?  *out: from where */
+/* a choice: no is right */
+static bool may_come_first(tn__printer *p, uint32_t start, tn_node *load, const tn_node *r, spot *out) {
+  tn_node *gate = tn__gate_of(load), *first = r ? first_of(load->src[1], r) : NULL;
+  return first && wide_type(p, load, r) && tn__is_packed(load, r) && !ends_at(gate, r) && is_known_in(p, start, gate) &&
+         !(gate && hangs_on(p, gate, r)) && find_spot(p, start, load, first, out);
+}
+
+/* The loads of a loop that is gone through turn by turn, if they are all that it loads, and if compilers do not ask for
+ * several turns' at once: where each has a gate, or much is done in a turn.  Nothing may be stored in the loop, and no
+ * threads meet. */
+/* a choice: no is right */
+static bool find_batch(tn__printer *p, uint32_t start, batch *out) {
+  tn_node *r = p->part->ins[start];
+  tn_node *inner = NULL;
+  bool gated = false;
+  double work = 0;
+  int64_t bytes = 0;
+  *out = (batch){0};
+  bool crowded = p->part->beside * tn__threads_of_block(p->part) > MOST_THREADS;
+  if (!p->d->group->from || crowded || tile_of(p) || r->hi < 1 || (r->ints[0] != AX_REDUCE && r->ints[0] != AX_LOOP))
+    return false;
+  for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
+    tn_node *n = p->part->ins[i];
+    if (n->op == OP_BARRIER || combines(n) || n->op == OP_STORE || n->op == OP_STOREADD) return false;
+    if (n->op == OP_RANGE && n->ints[0] == AX_UPCAST && out->lanes) return false;
+    if (n->op == OP_RANGE && n->ints[0] == AX_UPCAST) out->lanes = n;
+    else if (n->op == OP_RANGE && (n->ints[0] != AX_UNROLL || inner)) return false;
+    else if (n->op == OP_RANGE) inner = n;
+    if (n->op == OP_END && n->src[0] == inner) inner = NULL;
+    if (n->dtype != TN__INDEX && n->op != OP_END && n->op != OP_RANGE && !is_access(n))
+      work += tn__instructions(n, false) * (inner ? (double)inner->hi + 1 : 1);
+    if (n->op != OP_LOAD || threads_of(n->src[0])) continue;
+    if (n->src[0]->op != OP_PARAM || out->n == MOST_POINTERS ||
+        !may_come_first(p, start, n, inner, &out->from[out->n]))
+      return false;
+    gated |= tn__gate_of(n) && hangs_on(p, tn__gate_of(n), r);
+    bytes += packed_bytes(n, inner);
+    out->neighbours[out->n] = inner;
+    out->load[out->n++] = n;
+  }
+  if (!out->n || !out->lanes || !tn__is_int_const(out->lanes->src[0], p->part->group)) return false;
+  out->turns = BATCH_BYTES / bytes < BATCH_TURNS ? BATCH_BYTES / bytes : BATCH_TURNS;
+  if (out->turns > r->hi + 1) out->turns = r->hi + 1;
+  while (out->turns > 1 && (double)out->turns * work > MOST_OF_BATCH) out->turns--;
+  return out->turns > 1 && (gated || work >= MUCH_OF_TURN);
+}
+
+static void open_turns(tn__printer *p, tn_node *r, const batch *b, const char *first, const char *turn) {
+  const char *type = p->d->value[tn__print_kind(p, r)], *extent = tn__print_name(p, r->src[0]);
+  tn__print_line(p, "%s", p->d->group->unroll);
+  tn__print_line(p, "for (%s %s = 0; %s < %" PRId64 "; %s++) {", type, turn, turn, b->turns, turn);
+  p->depth++;
+  const char *at = tn__print_give(p, r, 'i', p->nloop++);
+  tn__print_line(p, "const %s %s = %s + %s;", type, at, first, turn);
+  if (!tn__divisible(r->src[0], b->turns)) tn__print_line(p, "if (%s >= %s) break;", at, extent);
+}
+
+/* What is loaded for neighbours in the turn: w0.all[..], under its gate */
+static void put_of_turn(tn__printer *p, const batch *b, uint32_t i, const char *turn) {
+  tn_node *n = b->load[i], *x = b->neighbours[i], *gate = tn__gate_of(n);
+  if (gate) tn__print_deep(p, gate);
+  const spot *from = &b->from[i];
+  const char *first = tn__print_format(p, "q%" PRIu32 " + %s", from->number, sum_of(p, from->own, from->nown));
+  for (int64_t k = 0; k < pieces(n, x); k++)
+    tn__print_line(p, "%sw%" PRIu32 ".all[%s * %" PRId64 " + %" PRId64 "] = %s;",
+                   gate ? tn__print_format(p, "if (%s) ", tn__print_name(p, gate)) : "", b->from[i].number, turn,
+                   pieces(n, x), k, wide_from(p, n, x, first, k));
+}
+
+/* Opens the loop over batches, loads those of one, and opens the loop over its turns. */
+static void open_batch(tn__printer *p, uint32_t start, batch *b) {
+  tn_node *r = p->part->ins[start];
+  const char *type = p->d->value[tn__print_kind(p, r)], *extent = tn__print_name(p, r->src[0]);
+  const char *first = tn__print_format(p, "i%" PRIu32, p->nloop++);
+  const char *turn = tn__print_format(p, "i%" PRIu32, p->nloop++);
+  tn__map_putp(&p->name, b->lanes, "t");
+  for (uint32_t i = 0; i < b->n; i++) {
+    b->from[i].number = p->npacked;
+    put_pointer(p, &b->from[i]);
+  }
+  tn__print_line(p, "%s 1", p->d->group->unroll);
+  tn__print_line(p, "for (%s %s = 0; %s < %s; %s += %" PRId64 ") {", type, first, first, extent, first, b->turns);
+  p->depth++;
+  for (uint32_t i = 0; i < b->n; i++) {
+    tn_node *n = b->load[i], *x = b->neighbours[i];
+    int64_t each = x->hi + 1;
+    tn__print_line(p, "union { %s all[%" PRId64 "]; %s x[%" PRId64 "]; } w%" PRIu32 ";", wide_type(p, n, x),
+                   b->turns * pieces(n, x), p->d->cell[n->src[0]->dtype], b->turns * each, b->from[i].number);
+    tn__map_putp(&p->batch, n,
+                 (char *)tn__print_format(p, "w%" PRIu32 ".x[%s * %" PRId64 " + ", b->from[i].number, turn, each));
+  }
+  open_turns(p, r, b, first, turn);
+  for (uint32_t i = 0; i < b->n; i++) put_of_turn(p, b, i, turn);
+  tn__print_brace(p, "}");
+  for (uint32_t i = start, end = end_of(p, start); i < end; i++) tn__map_putp(&p->name, p->part->ins[i], NULL);
+  open_turns(p, r, b, first, turn);
+}
+
 static void open_range(tn__printer *p, uint32_t start) {
   tn_node *r = p->part->ins[start];
   int64_t axis = r->ints[0];
@@ -818,13 +1105,22 @@ static void open_range(tn__printer *p, uint32_t start) {
   const char *type = p->d->value[tn__print_kind(p, r)];
   tn__print_deep(p, r->src[0]);
   const char *extent = tn__print_name(p, r->src[0]);
+  batch several;
+  if (axis != AX_UPCAST && !holds_own(p, start) && find_batch(p, start, &several)) {
+    open_batch(p, start, &several);
+    o.batched = true;
+    tn__vec_push(&p->c->scratch, &p->open, o);
+    return;
+  }
   if (axis == AX_UPCAST) {
     tn__map_putp(&p->name, r, "t");
     if (tn__is_int_const(r->src[0], p->part->group)) tn__print_line(p, "{");
     else tn__print_line(p, "if (t < %s) {", extent);
   } else {
-    if (axis == AX_UNROLL) put_packs(p, start), put_early(p, start), put_late(p, start);
     bool unroll = axis == AX_UNROLL || (axis != AX_GLOBAL && holds_own(p, start)); /* a choice: either is right */
+    if (axis == AX_UNROLL) put_packs(p, start);
+    if (unroll) put_pointers(p, start);
+    if (axis == AX_UNROLL) put_early(p, start), put_late(p, start);
     if (unroll) tn__print_line(p, "%s", p->d->group->unroll); /* a choice: either is right */
     const char *i = tn__print_give(p, r, 'i', p->nloop++);
     if (axis != AX_GLOBAL) tn__print_line(p, "for (%s %s = 0; %s < %s; %s++) {", type, i, i, extent, i);
@@ -850,11 +1146,16 @@ static void close_range(tn__printer *p) {
   if (!p->open.n) tn__fail(p->c, TN_ERUN, "kernel %s closes a loop that is not open", p->k->name);
   uint32_t start = p->open.v[--p->open.n].start;
   tn__print_brace(p, "}");
+  if (p->open.v[p->open.n].batched) {
+    tn__print_brace(p, "}");
+    tn__map_clear(&p->batch);
+  }
   if (p->part->ins[start]->ints[0] == AX_UPCAST) tn__map_clear(&p->counted);
   if (p->part->ins[start]->ints[0] == AX_UNROLL) {
     put_packed_stores(p, start), put_late_stores(p, start);
     tn__map_clear(&p->packed), tn__map_clear(&p->copied), tn__map_clear(&p->late); /* another loop may say them again */
   }
+  if (p->part->ins[start]->ints[0] != AX_UPCAST) tn__map_clear(&p->from);
   if (p->d->group->meets_again && meets(p, start)) put_barrier(p);
 }
 
@@ -1056,6 +1357,8 @@ static void put_part(tn__printer *p) {
   tn__map_init(&p->packed, &p->c->scratch);
   tn__map_init(&p->copied, &p->c->scratch);
   tn__map_init(&p->late, &p->c->scratch);
+  tn__map_init(&p->from, &p->c->scratch);
+  tn__map_init(&p->batch, &p->c->scratch);
   tn__map_init(&p->counted, &p->c->scratch);
   put_declarations(p);
   find_divisors(p);

@@ -147,10 +147,21 @@ static bool read_effect(reader *r, ex *out) {
   return false;
 }
 
+/* tn_from(pointer, elements), which hides the sum from compilers */
+static ex read_pointer(reader *r) {
+  ex arg[2];
+  r->at++;
+  if (tn__c_arguments(r, arg, 2) != 2) tn__c_refuse(r, "another number of arguments");
+  for (uint32_t k = 0; k < 2; k++) tn__c_value(r, &arg[k]);
+  if (arg[0].type.stars != 1 || arg[1].type.stars || tn__is_float(arg[1].type.dtype)) tn__c_refuse(r, "no pointer");
+  return tn__c_arithmetic(r, TN__C_ADD, arg[0], arg[1]);
+}
+
 static ex read_call(reader *r) {
   tn__c_call call;
   ex arg[3], out;
   const word *w = &r->word.v[r->at];
+  if (is_at(r, "tn_from")) return read_pointer(r);
   if (read_place_in_grid(r, &out) || read_effect(r, &out)) return out;
   if (is_at(r, "__builtin_inff") || is_at(r, "__builtin_inf") || is_at(r, "TN_INF")) {
     bool wide = is_at(r, "__builtin_inf"), called = !is_at(r, "TN_INF");

@@ -112,7 +112,31 @@ static void neighbours(void **state) {
     try("ref:sm_90", tn__variant_find("windows"), &images[i], step[i], i % 2);
 }
 
+/* What is loaded under gates, beyond the ends, is so far from one place; where all of it is there, or in a language
+ * whose compilers are not known to need that, places are what they are (render/groups.c). */
+static void from_one_place(void **state) {
+  static const windows images[] = {
+      {"beyond", "f16", "neg", "rmax", 64, {{4, 1, 3, 3, 1}, {100, 1, 5, 5, 1}}, true},
+      {"within", "f16", "neg", "rmax", 64, {{6, 0, 3, 3, 1}, {102, 0, 5, 5, 1}}, true},
+  };
+  (void)state;
+  for (int i = 0; i < 2; i++)
+    for (int d = 0; d < 2; d++) {
+      const char *device = d ? "ref:opencl" : "ref:sm_90";
+      char text[2048];
+      text_of(&images[i], text, sizeof text);
+      tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1});
+      assert_non_null(c);
+      char *all = tn_explain_text_string(c, text), *source = all ? strstr(all, "\n# source") : NULL;
+      if (!source) fail_msg("%s: %s", device, tn_last_error(c)->text);
+      if (!strstr(source, " = tn_from(b") != (i || d)) fail_msg("%s, %s:\n%s", images[i].name, device, source);
+      tn_string_free(all);
+      tn_ctx_close(c);
+    }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(all_windows), cmocka_unit_test(neighbours)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(all_windows), cmocka_unit_test(neighbours),
+                                     cmocka_unit_test(from_one_place)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

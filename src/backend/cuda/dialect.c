@@ -23,6 +23,7 @@ static const tn__group_words words = {
     .wide = {"u8", "u16", "u32", "uint2", "uint4"},
     .copy = "tn_send<$b>(&$0, &$1, $2);",
     .copied = "tn_sent();",
+    .from = "tn_from($0, $1)",
     .add = {"tn_add_at_$n(&$0, $1);", "tn_add_at_$n(&$0, $1);"},
     .greatest = {"tn_max_at_$n(&$0, $1);", "tn_max_at_$n(&$0, $1);"},
     .add_shared = "tn_add_in_$n(&$0, $1);",
