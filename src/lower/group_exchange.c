@@ -155,15 +155,19 @@ bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__
   return e.threads >= t->subgroup && e.threads % t->subgroup == 0 && e.own <= MOST_OWN;
 }
 
-/* Do the words say where they go then?  Threads that run in step store elements that lie side by side. */
+/* Do the words, or what is loaded, say where they go then?  Threads that run in step store elements that lie side by
+ * side: wherever these begin, no thread stores several at once. */
 /* a choice: either is right */
 static bool goes_elsewhere(tn__lowering *l, tn_node *body, const tn__key_sum *of, uint32_t n) {
   for (uint32_t i = 0; i < body->nsrc; i++) {
     tn__nodes all = {0};
+    if (body->src[i]->op != OP_STORE) continue;
     tn__topo(l->a, &body->src[i]->src[1], 1, &all);
-    for (uint32_t j = 0; j < all.n; j++)
+    for (uint32_t j = 0; j < all.n; j++) {
+      if (all.v[j]->op == OP_LOAD) return true;
       for (uint32_t k = 0; k < n; k++)
         if (all.v[j] == of[k].sum) return true;
+    }
   }
   return false;
 }

@@ -21,8 +21,12 @@
  * as they lie there, into shared memory, where threads find their neighbours and leave what they have summed up; then
  * all is stored as it lies.  Neighbours are odd in number there, for threads in step to begin in banks of their own.
  *
+ * What the terms are made of, and what is stored, too, a thread keeps, but for what it fetches so: a second time each
+ * of its neighbours would come from where the cache has long had others (i64 of which some are chosen, a second reading
+ * by a thread's 128 bytes: 229 us of 33 million on an H200, where one reading takes 100).
+ *
  * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each; beside(Q): Q such loops in a group; across(Q): so,
- * of columns; fetched(W): by way of shared memory, W elements at a time. */
+ * of columns; fetched(W): by way of shared memory, W elements at a time; keeps(K): K values beside the sums. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -33,6 +37,8 @@ enum {
   SHARED_LOADS = 8,    /* loads from shared memory in the time in which memory gives an element, or less */
   WANTED_OWN = 12,     /* at least, of what a group fetches as it lies: less than twice as many */
   USUAL_THREADS = 256, /* more only for what these have no room for */
+  MOST_AGAIN = 4,      /* values that threads keep beside their sums, */
+  SHARE_OF_AGAIN = 4,  /* in so much of the registers of a unit */
   SHORT_LINE = 16,     /* up to so many threads are one line */
   STEPS_OF_GROUP = 4   /* times as many threads as run in step, of loops side by side */
 };
@@ -53,6 +59,10 @@ typedef struct scan {
   int64_t wide;                      /* elements that a group fetches at a time as memory has them; 0: it does not */
   int64_t columns;                   /* ... of so many that lie beside each other */
   tn_node *room, *fetched;           /* where to; with all in it */
+  tn_node *again[MOST_AGAIN];        /* what the body and the terms both make of what is loaded, for a lane and its */
+  tn_node *known[MOST_AGAIN];        /* neighbour; in registers, since the terms were summed up */
+  tn_node *own_loops[2];             /* that lane, and its neighbour */
+  uint32_t nagain;
 } scan;
 
 static int64_t power_above(int64_t v) {
@@ -173,9 +183,9 @@ static tn_node *load(scan *s, tn_node *from, tn_node *at) {
 
 /* ---- what a thread keeps ---- */
 
-static tn_node *registers(scan *s) {
+static tn_node *registers(scan *s, int dtype) {
   return tn__node_make(s->c, &(tn__make){.op = OP_LOCAL,
-                                         .dtype = s->nothing->dtype,
+                                         .dtype = dtype,
                                          .src = (tn_node *[]){tn__int(s->c, s->own * group_of(s))},
                                          .nsrc = 1,
                                          .ints = (int64_t[]){s->l->next_local++, group_of(s)},
@@ -421,13 +431,90 @@ static tn_node *value_at(scan *s, tn_node *lane, tn_node *by) {
   return s->of->back ? tn__where(s->c, inside, value, s->nothing) : value;
 }
 
+/* Does a node load something, and is it made of nothing that threads do together? */
+static void mark_loads(const tn__nodes *all, tn__map *loads, tn__map *together) {
+  for (uint32_t i = 0; i < all->n; i++) {
+    tn_node *n = all->v[i];
+    bool own = n->op == OP_LOAD, other = n->op == OP_REDUCE || n->op == OP_RUNNING || n->op == OP_LOCAL ||
+                                         n->op == OP_STORE || n->op == OP_AFTER;
+    for (uint32_t k = 0; k < n->nsrc; k++) {
+      own |= tn__map_getp(loads, n->src[k]) != NULL;
+      other |= tn__map_getp(together, n->src[k]) != NULL;
+    }
+    if (own) tn__map_putp(loads, n, n);
+    if (other) tn__map_putp(together, n, n);
+  }
+}
+
+/* a choice: either is right */
+static bool has_room_again(const scan *s, int dtype) {
+  const tn__target *t = s->l->target;
+  size_t words = (tn__size_of(dtype) + sizeof(uint32_t) - 1) / sizeof(uint32_t) * (size_t)s->own;
+  for (uint32_t i = 0; i < s->nagain; i++)
+    words += (tn__size_of(s->again[i]->dtype) + sizeof(uint32_t) - 1) / sizeof(uint32_t) * (size_t)s->own;
+  size_t room =
+      t->registers ? (size_t)t->registers / sizeof(uint32_t) / SHARE_OF_AGAIN / (size_t)group_of(s) : TN__SCAN_OWN;
+  return s->nagain < MOST_AGAIN && words <= room;
+}
+
+/* What of the body, over a lane and its neighbour, is made of what its terms load: it would be loaded twice, each time
+ * by accesses that each touch as many lines as threads. */
+/* a choice: any of what both have is right */
+static void find_again(scan *s, tn_node *body, tn_node *lane, tn_node *by) {
+  tn_node *value = value_at(s, lane, by);
+  tn__nodes of_value = {0}, all = {0};
+  tn__map in_value, loads, together, hangs;
+  tn__map *maps[] = {&in_value, &loads, &together, &hangs};
+  for (int i = 0; i < 4; i++) tn__map_init(maps[i], s->l->a);
+  tn__topo(s->l->a, &value, 1, &of_value);
+  tn__topo(s->l->a, &body, 1, &all);
+  mark_loads(&of_value, &loads, &together);
+  for (uint32_t i = 0; i < of_value.n; i++) {
+    tn_node *n = of_value.v[i];
+    bool moves = n == by;
+    for (uint32_t k = 0; k < n->nsrc; k++) moves |= tn__map_getp(&hangs, n->src[k]) != NULL;
+    if (moves) tn__map_putp(&hangs, n, n);
+    tn__map_putp(&in_value, n, n);
+  }
+  for (uint32_t i = 0; i < all.n; i++) {
+    if (tn__map_getp(&in_value, all.v[i])) continue;
+    for (uint32_t k = 0; k < all.v[i]->nsrc; k++) {
+      tn_node *x = all.v[i]->src[k];
+      bool known = !tn__map_getp(&loads, x) || tn__map_getp(&together, x) || !tn__map_getp(&hangs, x);
+      for (uint32_t j = 0; j < s->nagain; j++) known |= s->again[j] == x;
+      if (!known && x->dtype != TN__INDEX && has_room_again(s, x->dtype)) s->again[s->nagain++] = x;
+    }
+  }
+}
+
+/* What each thread has of its neighbours, in registers; and what else it has to keep of them, in the same loops.  lane,
+ * by: which neighbour of whom the loops are at. */
+static tn_node *fill(scan *s, tn_node *at, tn_node *value, tn_node *const *own, tn_node *lane, tn_node *by) {
+  tn_ctx *c = s->c;
+  tn_node *local[1 + MOST_AGAIN], *src[2 + MOST_AGAIN];
+  uint32_t n = 1 + s->nagain;
+  for (uint32_t i = 0; i < n; i++) {
+    tn_node *x = value, *place = i ? slot(s, by, lane) : at;
+    if (i) x = tn__substitute(c, s->again[i - 1], s->own_loops, (tn_node *[]){lane, by}, 2);
+    local[i] = registers(s, x->dtype);
+    tn_node *store[] = {local[i], place, x, own[0], own[1]};
+    src[1 + i] = tn__node_make(c, &(tn__make){.op = OP_STORE, .src = store, .nsrc = 5});
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    src[0] = local[i];
+    local[i] = tn__node_make(c, &(tn__make){.op = OP_AFTER, .src = src, .nsrc = 1 + n});
+    if (i) s->known[i - 1] = local[i];
+  }
+  return local[0];
+}
+
 /* All values up to each of the thread's neighbours, itself among them, in the order in which they lie in memory */
 static tn_node *summed_up(scan *s) {
   tn_node *lane = lanes(s, group_of(s)), *by = neighbours(s), *own[2] = {lane, by};
   tn_node *place = s->of->back && s->wide ? from_end(s, by, s->own) : by;
   tn_node *value = value_at(s, lane, place), *at = slot(s, place, lane);
   if (s->of->back && !s->wide) { /* these are loaded forwards, as memory wants it */
-    tn_node *kept = tn__filled(s->c, registers(s), at, value, own, 2);
+    tn_node *kept = fill(s, at, value, own, lane, by);
     own[0] = lane = lanes(s, group_of(s)), own[1] = by = neighbours(s);
     at = slot(s, from_end(s, by, s->own), lane);
     value = load(s, kept, at);
@@ -435,7 +522,8 @@ static tn_node *summed_up(scan *s) {
   int64_t combine = (int64_t)s->by;
   tn_node *sum = tn__node_make(s->c, &(tn__make){.op = OP_RUNNING, .src = (tn_node *[]){value, by}, .nsrc = 2,
                                                  .ints = &combine, .nint = 1});
-  return tn__filled(s->c, registers(s), at, sum, own, 2);
+  if (!s->of->back) return fill(s, at, sum, own, lane, by);
+  return tn__filled(s->c, registers(s, s->nothing->dtype), at, sum, own, 2);
 }
 
 /* ---- what threads tell each other ---- */
@@ -725,10 +813,18 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   tn__role role = s.wide ? ROLE_KEPT : tn__role_of(of->turn);
   tn_node *lane = tn__fresh_range(l, tn__int(c, group_of(&s)), AX_UPCAST, role),
           *by = tn__fresh_range(l, tn__int(c, s.own), AX_UNROLL, role);
-  if (!s.wide) body = over_lanes(&s, body, lane, by);
+  if (!s.wide) {
+    body = over_lanes(&s, body, lane, by);
+    s.own_loops[0] = lane, s.own_loops[1] = by;
+    find_again(&s, body, lane, by);
+    if (s.nagain) tn__sb_printf(&l->note, " keeps(%u)", s.nagain);
+  }
   tn_node *sum = tn__sum_over(s.l, body, s.of->term), *kept = summed_up(&s);
   tn_node *all = tn__op2(c, s.by, before(&s, totals(&s, kept), lane), own_part(&s, kept, lane, by));
   l->threads = (int)group_of(&s);
   if (s.wide) return over_elements(&s, body, all, lane, by);
-  return tn__substitute(c, body, &sum, &all, 1);
+  tn_node *from[1 + MOST_AGAIN] = {sum}, *to[1 + MOST_AGAIN] = {all};
+  for (uint32_t i = 0; i < s.nagain; i++)
+    from[1 + i] = s.again[i], to[1 + i] = load(&s, s.known[i], slot(&s, by, lane));
+  return tn__substitute(c, body, from, to, 1 + s.nagain);
 }

@@ -958,7 +958,8 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     root_join(f, n, in, join, axis, &span);
     return;
   }
-  tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, n->dim, idx);
+  bool placed = tn__is_placed(n); /* one after the other of those that go to places, of which there may be more */
+  tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, placed ? n->src[1]->dim : n->dim, idx);
   in->kernel = new_kernel(f, n, env);
   note_reduced(f, &f->seeds.v[in->kernel], n, (uint32_t)((1ull << env->nsrc) - 1));
   /* a scatter's two parts have loops of their own */
@@ -969,7 +970,8 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     note_readers(f, in);
     return;
   }
-  if (tn__is_placed(n)) root_placed(f, n, &in->want.v[in->host]);
+  if (placed)
+    root_placed(f, n, &in->want.v[in->host]);
   else if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
   else tn__demand_inline(f, n, in, &in->want.v[in->host]);
 }

@@ -9,12 +9,13 @@ static const tn_node *number_of(const tn_node *x) {
 
 bool tn__is_over_number(const tn_node *n) { return number_of(n->src[0])->op == OP_CONST; }
 
-/* Every place must be met, since what none goes to would keep what memory held. */
+/* Every place must be met, since what none goes to would keep what memory held; of a permutation of more places than
+ * there are, those beyond are left out. */
 bool tn__is_placed(const tn_node *n) {
   if (n->op == OP_SCATTER && tn__combines_by(n) != OP_ADD) return false;
   const tn_node *to = n->op == OP_SCATTER ? n->src[1] : NULL;
-  return to && to->op == OP_PERMUTATION && n->rank == 1 && to->rank == 1 && to->dim[0] == n->dim[0] &&
-         tn__is_over_number(n);
+  if (!to || to->op != OP_PERMUTATION || n->rank != 1 || to->rank != 1 || !tn__is_over_number(n)) return false;
+  return to->dim[0] == n->dim[0] || n->dim[0]->hi <= to->dim[0]->lo;
 }
 
 /* The spans of which the node looks up where one begins that has an end; NULL: it is none such */

@@ -6,6 +6,7 @@
  * by a search.  So none waits for another on any device. */
 #include "tensor/select.h"
 #include "device/device.h"
+#include "tensor/partition.h"
 #include "tensor/scan.h"
 #include "tensor/sort.h"
 #include <math.h>
@@ -144,12 +145,24 @@ tn_node *tn__nonzero_places(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node 
   tn__dims shape = {.rank = 1, .d = {most}}, all = {.rank = 2, .d = {most, tn__int(c, x->rank)}};
   tn_node *none = tn__const_bits(c, TN_I64, (uint64_t)fill), *column[TN_MAX_RANK], *inner = tn__int(c, 1);
   if (!x->rank) return tn__scalar_to(c, none, all.d, 2);
+  tn__partition p;
+  bool parted = k->is && is_told_quicker(k, most) && most->hi <= k->is->dim[0]->lo && tn__partition_line(c, k->is, &p);
+  if (x->rank == 1 && parted) {
+    tn_node *value = tn__where(c, p.is, tn__cast(c, p.number, TN_I64), tn__scalar_to(c, none, p.is->dim, 1));
+    return tn__add_axis(c, tn__partitioned(c, &p, value, most), 1);
+  }
   if (x->rank == 1 && is_told_quicker(k, most)) { /* fill and what is left to the place are the place */
     tn__dims line = tn__dims_of(k->upto);
     tn_node *rest = tn__sub(c, tn__place(c, &line, 0), tn__scalar_to(c, none, line.d, 1));
     return tn__add_axis(c, told(c, k, most, none, rest), 1);
   }
-  tn_node *there = is_there(c, k, most), *at = chosen_places(c, k, most);
+  tn_node *there, *at;
+  if (parted) { /* what is none says so */
+    at = tn__partitioned(c, &p, tn__where(c, p.is, p.number, tn__literal_like(c, p.number, -1)), most);
+    there = tn__op2(c, OP_LE, tn__literal_like(c, at, 0), at);
+  } else {
+    there = is_there(c, k, most), at = chosen_places(c, k, most);
+  }
   int numbers = k->upto->dtype == TN_I32 ? TN_U32 : TN_I64; /* short ones are quicker to divide */
   at = tn__cast(c, at, numbers);
   for (uint32_t i = x->rank; i && i--; inner = tn__mul(c, inner, x->dim[i])) {

@@ -359,23 +359,66 @@ static void validation_has_no_say(void **state) {
   ctx = usual;
 }
 
-/* Places along one axis are told to the result itself: by numbers of 32 bits where these do, and no pass follows. */
+/* Of many elements those that are chosen come to the front block by block, and what is left goes behind them: of lines
+ * that blocks divide, or do not, of which none, some or all are chosen, with room for all or for some; each schedule is
+ * compared with its graph. */
+static void chosen_ones_come_to_the_front(void **state) {
+  (void)state;
+  enum { MANY = 128 * 130, KINDS = 4 };
+  static const tn_dim size[][2] = {{1, (1 << 14) + 131}, {1, 1 << 14}, {128, 130}};
+  static int32_t x[MANY];
+  static int64_t place[2 * MANY], want[2 * MANY];
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "1"});
+  assert_non_null(c);
+  for (int s = 0; s < 3; s++)
+    for (int kind = 0; kind < KINDS; kind++) tn_scope(c) {
+        int rank = size[s][0] > 1 ? 2 : 1;
+        tn_dim n = size[s][0] * size[s][1], room = kind < 2 ? n : n / 2, there = 0;
+        for (tn_dim i = 0; i < 2 * n; i++) want[i] = -5;
+        for (tn_dim i = 0; i < n; i++) {
+          x[i] = kind == 0 ? below(3) != 0 : kind == 1 ? i / 300 % 2 : kind == 2;
+          if (!x[i] || there == room) continue;
+          if (rank > 1) want[there * rank] = i / size[s][1];
+          want[there++ * rank + rank - 1] = i % size[s][1];
+        }
+        tn_tensor *t = tn_from(c, TN_I32, size[s] + 2 - rank, rank, x), *places;
+        assert_int_equal(tn_nonzero(t, room, -5, &places, NULL), TN_OK);
+        assert_int_equal(tn_read(places, place, (size_t)(room * rank) * sizeof *place), TN_OK);
+        for (tn_dim i = 0; i < room * rank; i++)
+          if (place[i] != want[i])
+            fail_msg("size %d, kind %d: number %lld is %lld, not %lld", s, kind, (long long)i, (long long)place[i],
+                     (long long)want[i]);
+      }
+  tn_ctx_close(c);
+}
+
+static char *explained_places(tn_ctx *c, tn_dim n, tn_dim room) {
+  tn_program *p = tn_program_begin(c);
+  tn_tensor *x = tn_program_input(p, "x", TN_I64, &n, 1), *places;
+  assert_int_equal(tn_nonzero(x, room, -1, &places, NULL), TN_OK);
+  assert_int_equal(tn_program_output(p, "places", places), TN_OK);
+  assert_int_equal(tn_program_end(p), TN_OK);
+  char *text = tn_program_explain_string(p);
+  assert_non_null(text);
+  return text;
+}
+
+/* Places along one axis go to the result itself, and no pass follows: what is chosen comes to its front, or, where
+ * there is more room, is told its place, by numbers of 32 bits where these do. */
 static void places_are_told_to_the_result(void **state) {
   (void)state;
+  const tn_dim n = 1 << 20;
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   assert_non_null(c);
-  tn_scope(c) {
-    tn_program *p = tn_program_begin(c);
-    tn_tensor *x = tn_program_input(p, "x", TN_I64, DIMS(1 << 20)), *places;
-    assert_int_equal(tn_nonzero(x, 1 << 20, -1, &places, NULL), TN_OK);
-    assert_int_equal(tn_program_output(p, "places", places), TN_OK);
-    assert_int_equal(tn_program_end(p), TN_OK);
-    char *text = tn_program_explain_string(p);
-    assert_non_null(text);
-    if (!strstr(text, "_alone_0(i64 *__restrict__ b0, const i32 *__restrict__ b1) {")) fail_msg("told otherwise");
-    if (strstr(text, "= mod u32 ")) fail_msg("places are divided");
-    tn_string_free(text);
-  }
+  for (int more = 0; more < 2; more++) tn_scope(c) {
+      char *text = explained_places(c, n, n + more);
+      const char *kernel = more ? "_alone_0(i64 *__restrict__ b0, const i32 *__restrict__ b1) {"
+                                : "(i64 *__restrict__ b0, const i32 *__restrict__ b1, const u16 *__restrict__ b2) {";
+      if (!strstr(text, kernel)) fail_msg("told otherwise:\n%s", text);
+      if (strstr(text, "= mod u32 ")) fail_msg("places are divided");
+      if (!more && !strstr(text, " sends(")) fail_msg("not put in order before");
+      tn_string_free(text);
+    }
   tn_ctx_close(c);
 }
 
@@ -407,6 +450,7 @@ int main(void) {
       cmocka_unit_test(every_dtype_has_distinct_elements),
       cmocka_unit_test(gradient_goes_to_the_first_of_the_equal),
       cmocka_unit_test(places_of_what_is_not_zero),
+      cmocka_unit_test(chosen_ones_come_to_the_front),
       cmocka_unit_test(places_are_told_to_the_result),
       cmocka_unit_test(what_is_sorted_is_not_copied),
       cmocka_unit_test(sizes_may_be_symbolic),
