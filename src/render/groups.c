@@ -1172,6 +1172,17 @@ static const char *all_of(tn__printer *p, const tn__nodes *conditions) {
   return all;
 }
 
+/* Does nothing but the store's gate ask for what this joins?  Its conditions are said one by one. */
+static bool joins_gate(const tn__printer *p, const tn__turns *turns, const tn_node *n) {
+  if (n->op != OP_AND) return false;
+  for (uint32_t at = turns->start + 1; at < turns->end; at++) {
+    const tn_node *user = p->part->ins[at];
+    for (uint32_t s = 0; s < user->nsrc; s++)
+      if (user->src[s] == n && user != turns->store && !joins_gate(p, turns, user)) return false;
+  }
+  return true;
+}
+
 /* A function of the turn: is it wanted, is the thread there, to which place, and what?  Gives its name. */
 static const char *put_turn(tn__printer *p, const char *of, const tn__turns *turns) {
   tn_node *turn = p->part->ins[turns->start], *store = turns->store;
@@ -1185,7 +1196,7 @@ static const char *put_turn(tn__printer *p, const char *of, const tn__turns *tur
       tn__map_putp(&p->name, n, "t");
       tn__vec_push(&p->c->scratch, &p->open, ((tn__open_loop){.start = at}));
     } else if (n->op == OP_END) p->open.n--;
-    else if (n != store) put_instruction(p, at);
+    else if (n != store && !joins_gate(p, turns, n)) put_instruction(p, at);
   }
   tn__print_line(p, "return tn_turn<%s, %s>{%s, %s, %s, %s};", p->d->value[store->src[0]->dtype],
                  p->d->value[tn__print_kind(p, store->src[1])], all_of(p, &turns->wanted), all_of(p, &turns->inside),

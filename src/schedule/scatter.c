@@ -38,7 +38,7 @@ enum {
   OWN_STEPS = 16,   /* multiply-adds in the time that an owner of places asks whether an update is his; */
   OWN_ASKED = 8,    /* so many each of its threads asks before anybody waits, */
   OWN_LOADED = 24,  /* rows that are on their way together; */
-  OWN_MOST = 1 << 14 /* updates: if all go to one place, a group adds them alone, 24 in the time that memory takes */
+  OWN_MOST = 1 << 15 /* updates: if all go to one place, a group adds them alone, 24 in the time that memory takes */
 };
 
 static double most(const tn_node *size) { return (double)size->hi; }
@@ -557,6 +557,11 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
   return tn__cast(c, tn__add(c, tn__acc(c, base), tn__reshape(c, sum, n->dim, n->rank)), dtype);
 }
 
+/* Is x the scatter n, rounded to half floats? */
+static bool rounds(const tn_node *x, const tn_node *n) {
+  return x->op == OP_CAST && x->src[0] == n && x->dtype != n->dtype && tn__dtype_acc(x->dtype) == n->dtype;
+}
+
 /* ---- added in order, by those who own the places ---- */
 
 /* In one kernel: all groups ask all updates, and rows of those of a place come one behind the other.  What they begin
@@ -584,13 +589,15 @@ static bool is_owned(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_
   for (uint32_t i = 1; i < n->rank; i++) width *= most(n->dim[i]);
   if (width < t->subgroup || most(n->dim[0]) < 2 || width * most(n->dim[0]) > INT32_MAX) return false;
   if (is_turned(graph, n)) return false;
-  /* what is rounded to half floats would be stored as f32, and then once more */
-  for (uint32_t i = 0; i < graph->n; i++)
-    if (graph->v[i]->op == OP_CAST && graph->v[i]->src[0] == n) return false;
   updates = most(tn__numel(c, n->src[1]));
-  ways w = weigh(c, t, graph, n, n->dtype);
+  int dtype = n->dtype;
+  for (uint32_t i = 0; i < graph->n; i++)
+    if (rounds(graph->v[i], n)) dtype = graph->v[i]->dtype;
+  ways w = weigh(c, t, graph, n, dtype);
   double best = fmin(fmin(w.at_places, w.by_updates + w.again), fmin(w.lines, w.numbers.work));
-  return owned_work(t, most(n->dim[0]), updates, width) + w.added + w.again < best;
+  /* what is rounded to half floats is stored as f32, and then once more */
+  double rounded = dtype == n->dtype ? 0 : 2 * tn__move_work(t) * most(n->dim[0]) * width;
+  return owned_work(t, most(n->dim[0]), updates, width) + rounded + w.again < best;
 }
 
 /* Into what may be empty a loop of its own keeps anything from being added, which others could not be joined with. */
@@ -635,8 +642,7 @@ tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t) {
     }
     for (uint32_t i = 0; i < all.n; i++) {
       tn_node *x = all.v[i];
-      bool rounds = x->op == OP_CAST && x->src[0] == n && x->dtype != n->dtype && tn__dtype_acc(x->dtype) == n->dtype;
-      if (x != n && !rounds) continue;
+      if (x != n && !rounds(x, n)) continue;
       tn__vec_push(&c->scratch, &old, x);
       tn__vec_push(&c->scratch, &new_, in_parallel(c, t, &all, n, x->dtype));
     }

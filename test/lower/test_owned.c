@@ -116,6 +116,7 @@ static const program programs[] = {
 /* Where no mode asks for the order, of those that are many enough */
 static const program many[] = {
     {"many", 130, 512, 260, DRAWN, TN_F32, TN_I64, false, false, false, " owns(65x4)"},
+    {"few places of long rows", 9, 20000, 40, FEW, TN_F32, TN_I64, false, false, false, " owns("},
 };
 
 #define ALL(list, opt) \
