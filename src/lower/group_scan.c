@@ -40,6 +40,7 @@ enum {
   MOST_AGAIN = 4,      /* values that threads keep beside their sums, */
   SHARE_OF_AGAIN = 4,  /* in so much of the registers of a unit */
   SHORT_LINE = 16,     /* up to so many threads are one line */
+  MUCH_MADE = 64,      /* instructions of an element */
   STEPS_OF_GROUP = 4   /* times as many threads as run in step, of loops side by side */
 };
 
@@ -50,6 +51,7 @@ typedef struct scan {
   tn_node *value;                    /* of->value, with what its sums are of shared out */
   int64_t turns, threads, own, line; /* of a loop: threads, neighbours of each, threads of a line */
   int64_t beside;                    /* loops that a group goes along at once */
+  int64_t movers;                    /* threads that share out the elements as memory has them */
   bool across;                       /* which are its lanes next to each other */
   tn__op by;
   tn_node *nothing;                  /* what changes no sum */
@@ -277,13 +279,13 @@ static tn_node *end_of_elements(scan *s) {
 
 static flat flat_of(scan *s, tn__role role) {
   tn_ctx *c = s->c;
-  int64_t at_once = group_of(s) * s->wide, takes = (elements_of(s) + at_once - 1) / at_once;
-  flat f = {.lane = tn__fresh_range(s->l, tn__int(c, group_of(s)), AX_UPCAST, role)};
+  int64_t at_once = s->movers * s->wide, takes = (elements_of(s) + at_once - 1) / at_once;
+  flat f = {.lane = tn__fresh_range(s->l, tn__int(c, s->movers), AX_UPCAST, role)};
   f.own[f.n++] = f.lane;
   tn_node *pack = f.lane;
   if (takes > 1) {
     f.own[f.n++] = f.take = tn__fresh_range(s->l, tn__int(c, takes), AX_UNROLL, role);
-    pack = tn__add(c, times(s, f.take, group_of(s)), f.lane);
+    pack = tn__add(c, times(s, f.take, s->movers), f.lane);
   }
   tn_node *first = f.place = times(s, pack, s->wide);
   if (s->wide > 1) {
@@ -341,7 +343,7 @@ static tn_node *gate_flat(scan *s, tn_node *body, const flat *f) {
   tn__ranges_find(c, s->l->a, body, &r);
   bool lane = tn__range_at(&r, f->lane) >= 0, take = f->take && tn__range_at(&r, f->take) >= 0;
   if (take) {
-    tn_node *first = tn__op2(c, OP_LT, times(s, f->take, group_of(s) * s->wide), end_of_elements(s));
+    tn_node *first = tn__op2(c, OP_LT, times(s, f->take, s->movers * s->wide), end_of_elements(s));
     body = tn__gate_accesses(s->l, body, first, f->take, lane ? f->lane : NULL);
   }
   return lane ? tn__gate_accesses(s->l, body, f->inside, f->lane, NULL) : body;
@@ -740,6 +742,20 @@ static bool may_fetch(const scan *s, const tn__survey *v, const tn_node *columns
   return neighbours_of(s, v, true) < FEWEST_OWN;
 }
 
+/* What is loaded to be summed up, and made of the sums, more threads than go along rows may share out, where much is
+ * done for each element, and groups are too few for a device's threads: as many as leave each a wide element.  Not
+ * where threads that run in step tell each other other sums. */
+/* a choice: any power of two from the group's on is right */
+static int64_t movers_of(const scan *s, const tn__survey *v) {
+  const tn__target *t = s->l->target;
+  int64_t n = group_of(s), packs = (elements_of(s) + s->wide - 1) / s->wide, most = power_above(t->group / 2 + 1);
+  double groups = s->block ? (double)s->block->hi + 1 : 1, all = (double)t->units * t->unit_threads, work = 0;
+  for (uint32_t i = 0; i < v->r.order.n; i++)
+    if (v->r.order.v[i]->dtype != TN__INDEX) work += tn__instructions(v->r.order.v[i], false);
+  while (work >= MUCH_MADE && n < packs && n < USUAL_THREADS && n < most && 2.0 * (double)n * groups <= all) n *= 2;
+  return n;
+}
+
 /* In the order of loops, columns last */
 static bool comes_before(const tn_node *x, const tn_node *other, const tn_node *columns) {
   return other == columns || (x != columns && tn__id_of(x) < tn__id_of(other));
@@ -778,6 +794,7 @@ static void take_rows(scan *s, const tn__survey *v) {
   }
   s->gone[s->ngone++] = s->of->turn;
   while (s->wide > 1 && !lies_flat(s, v)) s->wide /= 2;
+  s->movers = s->wide && !others ? movers_of(s, v) : group_of(s);
 }
 
 /* The body over lanes and neighbours; what lies beyond the end is left alone. */
@@ -821,7 +838,7 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   }
   tn_node *sum = tn__sum_over(s.l, body, s.of->term), *kept = summed_up(&s);
   tn_node *all = tn__op2(c, s.by, before(&s, totals(&s, kept), lane), own_part(&s, kept, lane, by));
-  l->threads = (int)group_of(&s);
+  l->threads = (int)s.movers;
   if (s.wide) return over_elements(&s, body, all, lane, by);
   tn_node *from[1 + MOST_AGAIN] = {sum}, *to[1 + MOST_AGAIN] = {all};
   for (uint32_t i = 0; i < s.nagain; i++)

@@ -62,7 +62,7 @@ typedef struct tn__printer {
    * do from its begin */
   tn__map late;
   tn__map from;      /* LOAD -> the number of the pointer from which its elements are so many places away */
-  tn__map batch;     /* LOAD -> the registers that hold it for several turns of a loop, as the text says: "w0.x[i1 * 4 + " */
+  tn__map batch;     /* LOAD -> the registers that hold it for several turns of a loop, in text: "w0.x[i1 * 4 + " */
   tn__map counted;   /* index of a count of threads in step -> its number */
   uint32_t npacked;
   bool turns; /* of the unit: some are printed so (tn__owns_places) */

@@ -68,6 +68,12 @@ static tn_tensor *of_shared(tn_tensor *x, const program *p) {
 }
 static tn_tensor *between(tn_tensor *x, const program *p) { return tn_sub(tn_neg(masked(tn_neg(x), p)), x); }
 static tn_tensor *of_more(tn_tensor *x, const program *p) { return masked(tn_add_scalar(x, 1), p); }
+/* ... of what takes much, sooner than it is summed up and once more behind that */
+static tn_tensor *dear(tn_tensor *x) {
+  for (int i = 0; i < 6; i++) x = tn_sqrt(tn_mul(x, x));
+  return x;
+}
+static tn_tensor *of_dear(tn_tensor *x, const program *p) { return dear(masked(dear(x), p)); }
 /* ... of rows of two axes, of what lies across them in memory, of a row that begins anywhere, and of every other
  * element */
 static tn_tensor *of_two_axes(tn_tensor *x, const program *p) {
@@ -157,6 +163,7 @@ static tn_dim expected(const program *p, double *x, double *y) {
   if (p->make == of_shared)
     for (tn_dim at = p->n * p->inner; at < all; at++) x[at] = x[at % (p->n * p->inner)];
   for (tn_dim at = 0; at < all && p->make == of_more; at++) x[at]++;
+  for (tn_dim at = 0; at < all && p->make == of_dear; at++) x[at] = fabs(x[at]);
   for (tn_dim at = 0; at < all && p->make == less_maximum; at++) x[at] -= greatest_of_row(p, at);
   loop(x, y, p, p->make == between ? -1 : 1);
   for (tn_dim at = 0; at < all && p->make == less_maximum; at++) y[at] += greatest_of_row(p, at);
@@ -366,6 +373,20 @@ static void by_blocks(void **s) {
   for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) compare(&long_ones[i], "ref:opencl", NULL);
 }
 
+/* Elements that take much are shared out among more threads than go along their rows, if there are few groups; not
+ * those that take little. */
+static void by_more_threads(void **s) {
+  static const program much[] = {
+      {"few groups", of_dear, TN_F32, UPTO, PLUS, 77, 33, 1, NO_NAN, "__launch_bounds__(64)", NULL},
+      {"a part of a group", of_dear, TN_F32, FROM, PLUS, 37, 35, 1, NO_NAN, "__launch_bounds__(64)", NULL},
+      {"f64", of_dear, TN_F64, BEFORE, PLUS, 37, 37, 1, NO_NAN, "__launch_bounds__(128)", NULL},
+      {"one row in a group", of_dear, TN_F32, UPTO, PLUS, 3, 515, 1, NO_NAN, "__launch_bounds__(256)", NULL},
+      {"little", between, TN_F32, UPTO, PLUS, 77, 33, 1, NO_NAN, "__launch_bounds__(32)", NULL},
+  };
+  (void)s;
+  for (size_t i = 0; i < sizeof much / sizeof *much; i++) compare(&much[i], "ref:sm_90", NULL);
+}
+
 /* In mode strict additions keep the order of the graph. */
 static void in_order(void **s) {
   static const program p = {"in order", masked, TN_F32, UPTO, PLUS, 1, 100, 1, NO_NAN, NULL, "scan("};
@@ -377,6 +398,7 @@ static void in_order(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(on_devices), cmocka_unit_test(of_short_ones),
-                                     cmocka_unit_test(by_blocks), cmocka_unit_test(in_order)};
+                                     cmocka_unit_test(by_blocks), cmocka_unit_test(by_more_threads),
+                                     cmocka_unit_test(in_order)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
