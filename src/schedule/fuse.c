@@ -172,11 +172,14 @@ static bool is_rank(const tn__fuse *f, const tn_node *n) {
          tn__target_ranks(&f->dev->target, terms, TN__MOST_EXCHANGED);
 }
 
-/* Does kernel k exchange by what n counts, and nothing else?  Then the same group counts first (lower/in_step.c). */
+/* Does kernel k exchange by what n counts, and nothing else?  Then the same group counts first (lower/in_step.c), be it
+ * for several arrays that go to the same places. */
 /* a choice: no is right */
 static bool fits_exchange(const tn__fuse *f, const tn_node *n, int k) {
   const tn__seed *g = &f->seeds.v[k];
-  return g->exchanges && !g->ranks && !g->others && g->roots.n == 1 && is_rank(f, n);
+  bool alike = g->roots.n > 0;
+  for (uint32_t i = 1; i < g->roots.n; i++) alike &= tn__is_placed(g->roots.v[i]); /* which come beside the first */
+  return g->exchanges && !g->ranks && !g->others && alike && is_rank(f, n);
 }
 
 /* a choice: either is right */
@@ -935,6 +938,36 @@ static void enter_host(tn__fuse *f, tn_node *n, tn__info *in) {
   if (!stored) in->host = -1;
 }
 
+/* The kernel that sends another array to the places of n, which are known to differ by the spans that they are in: there
+ * these are worked out once for both.  -1: there is none, or none that n's other users may wait for. */
+/* a choice: no is right */
+static int sends_beside(tn__fuse *f, const tn_node *n, const tn__info *in) {
+  if (!tn__is_placed(n) || !tn__spans_of(&f->dev->target, n->src[1])) return -1;
+  const tn__info *to = tn__info_of(f, n->src[1]);
+  for (uint32_t i = 0; i < to->want.n && i < MAX_HOSTS; i++) {
+    const tn__seed *g = &f->seeds.v[to->want.v[i].k];
+    const tn_node *other = g->roots.n && g->roots.n < TN__MAX_STORES ? g->roots.v[0] : NULL;
+    if (!other || !tn__is_placed(other) || other->src[1] != n->src[1]) continue;
+    f->searches++;
+    for (uint32_t j = 0; j < in->want.n; j++) aim(f, in->want.v[j].k);
+    for (uint32_t j = 0; j < in->readers.n; j++) aim(f, in->readers.v[j]);
+    if (!depends(f, to->want.v[i].k, (uint32_t)(in - f->info) + 1)) return to->want.v[i].k;
+  }
+  return -1;
+}
+
+static void send_beside(tn__fuse *f, tn_node *n, tn__info *in, int k) {
+  const tn__info *other = tn__info_of(f, f->seeds.v[k].roots.v[0]);
+  tn__demand d = {.k = k, .idx = other->want.v[other->host].idx, .env = other->want.v[other->host].env};
+  in->buf = new_buf(f, n, in);
+  in->kernel = k;
+  tn__layout_fix(f, n, false);
+  tn__vec_push(f->a, &f->seeds.v[k].roots, n);
+  in->host = (int)in->want.n;
+  tn__vec_push(f->a, &in->want, d);
+  root_placed(f, n, &in->want.v[in->host]);
+}
+
 static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   tn__spans span = {0};
   uint32_t axis = 0;
@@ -949,6 +982,11 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   in->host = apart ? -1 : find_host(f, n, in);
   if (in->host >= 0) {
     enter_host(f, n, in);
+    return;
+  }
+  int beside = sends_beside(f, n, in);
+  if (beside >= 0) {
+    send_beside(f, n, in, beside);
     return;
   }
   in->buf = new_buf(f, n, in);

@@ -499,26 +499,27 @@ static tn_node *starts_of(tn_ctx *c, const digits *d) {
 
 /* One pass, of what goes on with its blocks in order: neighbours then mostly go to neighbouring places.  A place is in
  * the span of its digit and block, so that it need not be stored to be known to be the only such one; where there are
- * two arrays to go there, it is.  Of one array a group whose threads count in step finds the places in the block, and
- * goes on at once, with each element loaded once. */
+ * two arrays to go there that two kernels send, it is.  A group whose threads count in step finds the places in the
+ * block, and goes on at once, with each element of one array, or of both, loaded once. */
 static void pass_by_exchange(tn_ctx *c, load *x, way by) {
   digits d = digits_of(c, x->key, by);
   tn_node *lower = tn__op1(c, OP_CONTIG, tn__scan(c, OP_SUM, d.count, 1, true)); /* of lower digits in the block */
   tn_node *place = tn__add(c, of_digits(c, &d, lower, d.of), alike_before(c, &d, by));
-  bool at_once = !x->order && tn__target_ranks(target_of(c, x->key), by.block, TN__MOST_EXCHANGED);
+  bool at_once = tn__target_ranks(target_of(c, x->key), by.block, TN__MOST_EXCHANGED);
   if (!at_once) place = tn__op1(c, OP_CONTIG, tn__cast(c, place, TN_U16));
   tn_node *key = exchanged(c, x->first, place);
-  if (x->order) key = in_blocks_of(c, stored_flat(c, key), place);
+  if (x->order && !at_once) key = in_blocks_of(c, stored_flat(c, key), place);
   tn_node *digit = lowest_digit(c, key, by);
   tn__dims shape = tn__dims_of(digit);
   tn_node *within = tn__sub(c, tn__place(c, &shape, 2), i64(c, of_digits(c, &d, lower, digit)));
   tn_node *to = tn__add(c, i64(c, of_digits(c, &d, starts_of(c, &d), digit)), within);
-  if (x->order) to = tn__cast(c, to, d.counter);
+  if (x->order && !at_once) to = tn__cast(c, to, d.counter);
   to = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, to, 0, 3));
   key = rotated(c, key, by.bits);
   x->first = x->key = tn__placed(c, tn__merge_axes(c, key, 1, 2), to);
   if (!x->order) return;
-  x->order = tn__placed(c, stored_flat(c, exchanged(c, x->order, place)), to);
+  tn_node *order = exchanged(c, x->order, place);
+  x->order = tn__placed(c, at_once ? tn__merge_axes(c, order, 1, 2) : stored_flat(c, order), to);
 }
 
 static int words_of(const tn_node *x) { return !x ? 0 : tn__size_of(x->dtype) == sizeof(uint64_t) ? 2 : 1; }
