@@ -1156,6 +1156,8 @@ static void close_range(tn__printer *p) {
     tn__map_clear(&p->packed), tn__map_clear(&p->copied), tn__map_clear(&p->late); /* another loop may say them again */
   }
   if (p->part->ins[start]->ints[0] != AX_UPCAST) tn__map_clear(&p->from);
+  /* what the loop has computed has no names outside */
+  for (uint32_t i = start, end = end_of(p, start); i < end; i++) tn__map_putp(&p->name, p->part->ins[i], NULL);
   if (p->d->group->meets_again && meets(p, start)) put_barrier(p);
 }
 
