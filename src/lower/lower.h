@@ -427,6 +427,7 @@ tn_node *tn__store_once(tn__lowering *l, tn_node *part);
 tn_node *tn__store_by_element(tn__lowering *l, tn_node *part);
 /* turn.c: by tiles what lies across the lanes, for threads that share them; NULL if nothing does */
 tn_node *tn__turn(tn__lowering *l, tn_node *part);
+tn_node *tn__turn_runs(tn__lowering *l, tn_node *part); /* so, rows that are run along, a few turns each */
 /* ... the two loops by which elements cost least, and whether anything then lies across; and does that of an access? */
 typedef struct tn__turned {
   uint32_t from, to; /* ranges: along `to` go the lanes, along `from` lies what lies across */

@@ -381,6 +381,8 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   }
   if (l->target->interprets || l->c->mode == TN_MODE_STRICT) return part;
   part = tn__share_stores(l, part);
+  tn_node *runs = tn__turn_runs(l, part);
+  if (runs) return runs;
   tn_node *turned = tn__turn(l, part), *columns = turned ? NULL : lanes_of_columns(l, part);
   if (!turned && !columns) turned = tn__repeat(l, part);
   if (turned) return turned;

@@ -8,7 +8,10 @@
  * memory, and is copied from there along the way in which it lies.  A copy alone needs no scratch memory: its tiles
  * are turned on their way from line to line (render/turned.c).  A loop of few turns stands whole inside of blocks of
  * the other one, along which the lanes are: so the lines that they use in part are there for its next turn, and
- * scratch memory would gain nothing. */
+ * scratch memory would gain nothing.
+ *
+ * Rows that something runs along, a few turns each, as scans' blocks are: each turn waits for the one before, but not
+ * for those of other rows. So lanes are rows, and what lies along rows is turned on its way, as above. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
@@ -19,7 +22,9 @@ enum {
   ACROSS = 2, /* what an element costs that lies across, */
   STORED = 3, /* ... where it is stored: all lanes wait for it before any of it goes out, */
   ASTRAY = 16, /* and what a step costs that is as long, or longer: an element of a line without the others, */
-  NEAR = 2     /* but for what a thread's cache holds all of */
+  NEAR = 2,    /* but for what a thread's cache holds all of */
+  LEAST_TURNS = 5, /* of rows that are run along in lanes, each its own: four are computed sooner than turned, */
+  MOST_TURNS = 64  /* and tiles are to be near */
 };
 
 typedef struct turn {
@@ -191,4 +196,68 @@ tn_node *tn__turn(tn__lowering *l, tn_node *body) {
           *to = tn__cut_in(l, &body, y, t.to_side, flat ? AX_LOOP : AX_UPCAST);
   body = tn__share_out(l, body, flat ? to : from);
   return thin || flat || is_copy(&t) ? body : by_tiles(l, body, from, to);
+}
+
+/* Do all stores stand in all loops, and is there nothing that closes one but what runs along this? */
+static bool is_along(const tn__survey *p, uint32_t along) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_REDUCE || n->op == OP_STOREADD || n->op == OP_LOCAL || n->op == OP_AFTER) return false;
+    if (n->op == OP_STORE && tn__own_of(&p->r, n) != (p->outputs | 1ull << along)) return false;
+  }
+  return !tn__reads_results(p);
+}
+
+/* How far apart rows lie that lanes would have, where they lie farthest; INT64_MAX where something lies otherwise: what
+ * changes along rows has to lie along them. */
+static int64_t farthest(const tn__survey *p, const tn__turned *t) {
+  int64_t most = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (!tn__is_access(n)) continue;
+    if (tn__is_across(p, n, t)) {
+      int64_t step = llabs(tn__stride(&p->r, n->src[1], t->to));
+      most = step > most ? step : most;
+    } else if (n->op == OP_STORE || (tn__free_of(&p->r, n) >> t->from & 1)) {
+      return INT64_MAX;
+    }
+  }
+  return most;
+}
+
+/* The loop that all that runs along one runs along, and which lies along memory: rows of a few turns, many of them */
+/* a choice: no is right */
+static bool runs_along_memory(const tn__survey *p, const tn__target *target, tn__turned *t) {
+  const tn_node *along = NULL;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op != OP_RUNNING) continue;
+    if (n->nsrc > 2 || (along && n->src[1] != along)) return false;
+    along = n->src[1];
+  }
+  if (!along || !tn__is_const(along->src[0])) return false;
+  if (tn__extent(along) < LEAST_TURNS || tn__extent(along) > MOST_TURNS) return false; /* a choice: no is right */
+  t->from = (uint32_t)tn__range_at(&p->r, along);
+  if (!is_along(p, t->from)) return false;
+  double few = (double)target->lane_bytes / 2 / (double)sizeof(float); /* one vector: accumulators are two */
+  int64_t least = INT64_MAX;
+  tn__turned x = *t;
+  for (x.to = 0; x.to < p->r.n; x.to++) {
+    if (!tn__is_even(p, x.to) || tn__extent(p->r.range[x.to]) < few) continue; /* a choice: no is right */
+    int64_t step = farthest(p, &x);
+    if (step < least) least = step, *t = x;
+  }
+  return least < INT64_MAX;
+}
+
+/* Rows that are run along, few turns each: lanes are rows, a vector of them at a time, whose elements are turned. */
+tn_node *tn__turn_runs(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  tn__turned t = {0};
+  tn__survey_loops(l->c, l->a, body, &p);
+  if (l->target->near <= 0 || !runs_along_memory(&p, l->target, &t)) return NULL;
+  tn_node *from = p.r.range[t.from], *y = p.r.range[t.to];
+  tn__sb_printf(&l->note, " runs(%lld,%lld)", tn__id_of(from), tn__id_of(y));
+  tn_node *to = tn__cut_in(l, &body, y, l->target->lane_bytes / (int64_t)sizeof(float), AX_UPCAST);
+  return by_tiles(l, tn__share_out(l, body, to), from, to);
 }

@@ -255,6 +255,47 @@ static void compare(const program *p) {
   free(want);
 }
 
+/* Lanes that are rows, of which each runs along its own: nothing adds up in another order. */
+static const program rows_in_lanes[] = {
+    {"rows of 16", scan, TN_F32, UPTO, PLUS, 0, 64, 16, 1, " runs("},
+    {"rows of 5, and a part of a vector", scan, TN_F32, UPTO, PLUS, 0, 131, 5, 1, " runs("},
+    {"rows of 4 are no more than that", scan, TN_F32, UPTO, PLUS, 0, 64, 4, 1, " running("},
+    {"few rows", scan, TN_F32, UPTO, PLUS, 0, 7, 16, 1, " running("},
+    {"doubles", scan, TN_F64, UPTO, PLUS, 0, 37, 13, 1, " runs("},
+    {"products", scan, TN_F64, UPTO, TIMES, 0, 40, 9, 1, " runs("},
+    {"bytes", scan, TN_U8, UPTO, PLUS, 0, 200, 16, 1, " runs("},
+    {"long integers", scan, TN_I64, UPTO, PLUS, 0, 65, 7, 1, " runs("},
+    {"blocks of long rows", scan, TN_I32, UPTO, PLUS, 0, 3, 1024, 1, " runs("},
+    {"fused", between, TN_F32, UPTO, PLUS, 0, 33, 19, 1, NULL},
+    {"two sums", twice, TN_F32, UPTO, PLUS, 0, 70, 33, 1, " runs("},
+    {"maxima", masked, TN_F32, UPTO, GREATEST, 0, 70, 64, 1, " runs("},
+    {"columns", scan, TN_F32, UPTO, PLUS, 0, 40, 16, 40, " running("},
+};
+
+static void check_rows(const void *of, const char *device, const char *text) {
+  const program *p = of;
+  (void)device;
+  if (p->step && !strstr(text, p->step)) fail_msg("%s: no %s in\n%s", p->name, p->step, text);
+  if (p->step && strcmp(p->step, " runs(") && strstr(text, " runs(")) fail_msg("%s:\n%s", p->name, text);
+}
+
+static void rows_have_lanes(void **s) {
+  (void)s;
+  for (size_t i = 0; i < sizeof rows_in_lanes / sizeof *rows_in_lanes; i++) {
+    const program *p = &rows_in_lanes[i];
+    size_t n = 0, bytes = 0;
+    void *want = result("ref", 1, p, &n);
+    for (int threads = 1; threads <= 3; threads += 2) {
+      tn_options opt = {.device = "cpu", .threads = threads};
+      void *got = explained(opt, p->name, made, check_rows, p, &bytes);
+      assert_int_equal(bytes, n);
+      if (memcmp(got, want, n)) fail_msg("%s: other bits in lanes", p->name);
+      free(got);
+    }
+    free(want);
+  }
+}
+
 static unsigned long cases;
 
 static void as_plain_loops(void **s) {
@@ -305,6 +346,6 @@ static void as_drawn(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(same_for_all_threads),
-                                     cmocka_unit_test(as_drawn)};
+                                     cmocka_unit_test(rows_have_lanes), cmocka_unit_test(as_drawn)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
