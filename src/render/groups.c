@@ -344,6 +344,12 @@ static bool waits_for_others(tn__printer *p, uint32_t start, uint32_t end, uint3
   return branches;
 }
 
+/* What the loop ins[start..end] computes has no names: another loop may have computed the same, whose names are not to
+ * be seen here. */
+static void forget_names(tn__printer *p, uint32_t start) {
+  for (uint32_t k = start, end = end_of(p, start); k < end; k++) tn__map_putp(&p->name, p->part->ins[k], NULL);
+}
+
 /* ---- places of what is loaded under gates ---- */
 
 enum { MOST_TERMS = 16, MOST_POINTERS = 4 /* in front of a loop: each takes two registers */ };
@@ -462,6 +468,7 @@ static void put_pointers(tn__printer *p, uint32_t start) {
   spot *found[MOST_POINTERS], x;
   uint32_t n = 0, end = end_of(p, start);
   if (!p->d->group->from || p->part->ins[start]->hi < 1) return;
+  forget_names(p, start);
   for (uint32_t i = start + 1; i < end && n < MOST_POINTERS; i++) {
     tn_node *load = p->part->ins[i];
     if (load->op != OP_LOAD || load->src[0]->op != OP_PARAM || tn__map_getp(&p->from, load) ||
@@ -481,7 +488,7 @@ static void put_pointers(tn__printer *p, uint32_t start) {
     if (p->part->ins[i]->op == OP_RANGE && p->part->ins[i]->ints[0] == AX_UPCAST)
       tn__map_putp(&p->name, p->part->ins[i], "t");
   for (uint32_t k = 0; k < n; k++) put_pointer(p, found[k]);
-  for (uint32_t i = start; i < end && n; i++) tn__map_putp(&p->name, p->part->ins[i], NULL);
+  forget_names(p, start);
 }
 
 /* What a load loads, in memory: q0[own terms], if its place is known from there. */
@@ -507,7 +514,7 @@ static const char *open_apart(tn__printer *p, uint32_t start, tn_node *n) {
 
 static void close_apart(tn__printer *p, uint32_t start) {
   tn__print_brace(p, "}");
-  for (uint32_t k = start, end = end_of(p, start); k < end; k++) tn__map_putp(&p->name, p->part->ins[k], NULL);
+  forget_names(p, start);
 }
 
 /* Before an unrolled loop: registers for what all neighbours load first, and the loads */
@@ -1021,6 +1028,7 @@ static bool find_batch(tn__printer *p, uint32_t start, batch *out) {
   bool crowded = p->part->beside * tn__threads_of_block(p->part) > MOST_THREADS;
   if (!p->d->group->from || crowded || tile_of(p) || r->hi < 1 || (r->ints[0] != AX_REDUCE && r->ints[0] != AX_LOOP))
     return false;
+  forget_names(p, start);
   for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
     tn_node *n = p->part->ins[i];
     if (n->op == OP_BARRIER || combines(n) || n->op == OP_STORE || n->op == OP_STOREADD) return false;
@@ -1094,7 +1102,7 @@ static void open_batch(tn__printer *p, uint32_t start, batch *b) {
   open_turns(p, r, b, first, turn);
   for (uint32_t i = 0; i < b->n; i++) put_of_turn(p, b, i, turn);
   tn__print_brace(p, "}");
-  for (uint32_t i = start, end = end_of(p, start); i < end; i++) tn__map_putp(&p->name, p->part->ins[i], NULL);
+  forget_names(p, start);
   open_turns(p, r, b, first, turn);
 }
 
