@@ -344,8 +344,7 @@ static bool waits_for_others(tn__printer *p, uint32_t start, uint32_t end, uint3
   return branches;
 }
 
-/* What the loop ins[start..end] computes has no names: another loop may have computed the same, whose names are not to
- * be seen here. */
+/* What the loop ins[start..end] computes has no names outside of it: another loop may compute the same. */
 static void forget_names(tn__printer *p, uint32_t start) {
   for (uint32_t k = start, end = end_of(p, start); k < end; k++) tn__map_putp(&p->name, p->part->ins[k], NULL);
 }
@@ -468,7 +467,6 @@ static void put_pointers(tn__printer *p, uint32_t start) {
   spot *found[MOST_POINTERS], x;
   uint32_t n = 0, end = end_of(p, start);
   if (!p->d->group->from || p->part->ins[start]->hi < 1) return;
-  forget_names(p, start);
   for (uint32_t i = start + 1; i < end && n < MOST_POINTERS; i++) {
     tn_node *load = p->part->ins[i];
     if (load->op != OP_LOAD || load->src[0]->op != OP_PARAM || tn__map_getp(&p->from, load) ||
@@ -1028,7 +1026,6 @@ static bool find_batch(tn__printer *p, uint32_t start, batch *out) {
   bool crowded = p->part->beside * tn__threads_of_block(p->part) > MOST_THREADS;
   if (!p->d->group->from || crowded || tile_of(p) || r->hi < 1 || (r->ints[0] != AX_REDUCE && r->ints[0] != AX_LOOP))
     return false;
-  forget_names(p, start);
   for (uint32_t i = start + 1, end = end_of(p, start); i < end; i++) {
     tn_node *n = p->part->ins[i];
     if (n->op == OP_BARRIER || combines(n) || n->op == OP_STORE || n->op == OP_STOREADD) return false;
@@ -1164,8 +1161,7 @@ static void close_range(tn__printer *p) {
     tn__map_clear(&p->packed), tn__map_clear(&p->copied), tn__map_clear(&p->late); /* another loop may say them again */
   }
   if (p->part->ins[start]->ints[0] != AX_UPCAST) tn__map_clear(&p->from);
-  /* what the loop has computed has no names outside */
-  for (uint32_t i = start, end = end_of(p, start); i < end; i++) tn__map_putp(&p->name, p->part->ins[i], NULL);
+  forget_names(p, start);
   if (p->d->group->meets_again && meets(p, start)) put_barrier(p);
 }
 
