@@ -180,18 +180,18 @@ bool tn__target_owns(const tn__target *t) {
   return t->exchanges && t->subgroup > 0 && t->subgroup <= t->group;
 }
 
-enum {
-  OWNERS = 128,      /* threads of such a group: more would leave each other too few registers; */
-  OWNERS_IDLE = 8    /* of so many one may be beyond a row's end, where fewer threads would leave less */
-};
+/* Most threads of such a group: more would leave each other too few registers. */
+enum { OWNERS = 128, BESIDE = 3 /* groups of so many in a unit, all of which run at once */ };
 
 /* An odd number of classes: steps that places are often apart in go through all of them. */
 /* a choice: any is right */
 tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width) {
-  tn__owners o = {.threads = OWNERS < t->group ? OWNERS : t->group};
-  while (o.threads > t->subgroup && (o.threads - width % o.threads) % o.threads > width / OWNERS_IDLE) o.threads /= 2;
-  o.blocks = (width + o.threads - 1) / o.threads;
-  o.classes = (int64_t)t->units * TN__OWNED_BESIDE * OWNERS / o.threads / o.blocks;
+  int64_t most = OWNERS < t->group ? OWNERS : t->group;
+  tn__owners o = {.blocks = (width + most - 1) / most};
+  int64_t warps = ((width + o.blocks - 1) / o.blocks + t->subgroup - 1) / t->subgroup;
+  o.threads = (int)warps * t->subgroup;
+  o.beside = BESIDE * OWNERS / o.threads;
+  o.classes = (int64_t)t->units * o.beside / o.blocks;
   if (o.classes > places / 2) o.classes = places / 2;
   if (o.classes > 2 && o.classes % 2 == 0) o.classes--;
   if (o.classes < 1) o.classes = 1;

@@ -113,9 +113,8 @@ bool tn__target_owns(const tn__target *t);
  * group's threads, there are */
 typedef struct tn__owners {
   int64_t classes, blocks;
-  int threads;
+  int threads, beside; /* groups in a unit */
 } tn__owners;
-enum { TN__OWNED_BESIDE = 3 /* such groups for each unit, all of which run at once */ };
 tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width);
 
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.

@@ -150,6 +150,6 @@ tn_node *tn__own_places(tn__lowering *l, tn_node *body) {
   if (!add) return body;
   tn__sb_printf(&l->note, " owns(%lldx%lld)", (long long)s.by.classes, (long long)s.by.blocks);
   l->threads = s.by.threads;
-  l->owns = true;
+  l->owned_beside = s.by.beside;
   return tn__sink(c, (tn_node *[]){begin(l, fill, &o, &s)->src[0], add->src[0]}, 2, body->name);
 }
