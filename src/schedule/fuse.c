@@ -938,8 +938,8 @@ static void enter_host(tn__fuse *f, tn_node *n, tn__info *in) {
   if (!stored) in->host = -1;
 }
 
-/* The kernel that sends another array to the places of n, which are known to differ by the spans that they are in: there
- * these are worked out once for both.  -1: there is none, or none that n's other users may wait for. */
+/* The kernel that sends another array to the places of n, which are known to differ by the spans that they are in:
+ * there these are worked out once for both.  -1: there is none, or none that n's other users may wait for. */
 /* a choice: no is right */
 static int sends_beside(tn__fuse *f, const tn_node *n, const tn__info *in) {
   if (!tn__is_placed(n) || !tn__spans_of(&f->dev->target, n->src[1])) return -1;
