@@ -1,7 +1,7 @@
 /* Scatters to places that are all different. */
-#include "schedule/fuse.h"
 #include "ir/eval.h"
 #include "rewrite/rewrite.h"
+#include "schedule/fuse.h"
 
 static const tn_node *number_of(const tn_node *x) {
   while (tn__ops[x->op].group == G_MOVE && x->op != OP_PAD && x->op != OP_FOLD) x = x->src[0];
