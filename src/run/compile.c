@@ -94,7 +94,8 @@ void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
   graph = tn__schedule_exponentials(c, graph, target);
   p->exponentials = graph != before;
   graph = tn__schedule_shared_sums(c, graph, target);
-  graph = tn__schedule_touched(c, tn__schedule_scatters(c, graph, target), target);
+  graph = tn__schedule_orders(c, tn__schedule_scatters(c, graph, target), target);
+  graph = tn__schedule_touched(c, graph, target);
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
   find_outputs(c, p, slot);
   keep(p, graph);

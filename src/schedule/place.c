@@ -1,6 +1,7 @@
 /* Scatters to places that are all different. */
-#include "schedule/fuse.h"
 #include "ir/eval.h"
+#include "rewrite/rewrite.h"
+#include "schedule/fuse.h"
 
 static const tn_node *number_of(const tn_node *x) {
   while (tn__ops[x->op].group == G_MOVE && x->op != OP_PAD && x->op != OP_FOLD) x = x->src[0];
@@ -53,4 +54,30 @@ tn_node *tn__added_to_number(tn_ctx *c, const tn_node *n, tn_node *x) {
   uint64_t none = tn__is_float(number->dtype) ? tn__eval_from_double(number->dtype, -0.0) : 0;
   if (number->dtype == x->dtype && (uint64_t)number->ints[0] == none) return x;
   return tn__add(c, tn__const_bits(c, number->dtype, (uint64_t)number->ints[0]), x);
+}
+
+/* What the places of a scatter are, but for moves and conversions */
+static const tn_node *sent_to(const tn_node *n) {
+  const tn_node *x = n->src[1];
+  while (x->op == OP_CAST || tn__ops[x->op].group == G_MOVE) x = x->src[0];
+  return x;
+}
+
+/* a choice: any is right */
+tn_node *tn__schedule_orders(tn_ctx *c, tn_node *sink, const tn__target *t) {
+  tn_node *given = sink;
+  for (bool more = t->group; more;) { /* what one is made of may be made of others */
+    tn__nodes all = {0};
+    tn__map sends;
+    tn_node *order = NULL;
+    tn__map_init(&sends, &c->scratch);
+    tn__topo(&c->scratch, &sink, 1, &all);
+    for (uint32_t i = 0; i < all.n; i++)
+      if (all.v[i]->op == OP_SCATTER) tn__map_put(&sends, (uintptr_t)sent_to(all.v[i]), 1);
+    for (uint32_t i = 0; i < all.n && !order; i++)
+      if (all.v[i]->op == OP_PERMUTATION && !tn__map_get(&sends, (uintptr_t)all.v[i], NULL)) order = all.v[i];
+    more = order;
+    if (more) sink = tn__substitute(c, sink, &order, &order->src[0], 1);
+  }
+  return sink == given ? sink : tn__simplify_graph(c, sink);
 }

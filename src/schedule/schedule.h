@@ -107,6 +107,9 @@ tn_node *tn__schedule_shared_sums(tn_ctx *c, tn_node *sink, const tn__target *t)
 /* scatter.c: a pruned graph, and the same again, where what is scattered is added up by many threads, on devices that
  * have them. */
 tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t);
+/* On devices of groups permutations that nothing is sent by are what they are made of: where elements are only looked
+ * up by them they need not be known as such, and so need not be stored (place.c). */
+tn_node *tn__schedule_orders(tn_ctx *c, tn_node *sink, const tn__target *t);
 /* touched.c: ... and what is computed of few sums and many others that stay as they are is computed of the latter at
  * once, and of the former alone. */
 tn_node *tn__schedule_touched(tn_ctx *c, tn_node *sink, const tn__target *t);

@@ -46,12 +46,13 @@ static tn_node *who_goes_there(tn_ctx *c, tn_node *place) {
 }
 
 /* i32[blocks] -> [2 * blocks + 1]: where the chosen ones of each block begin, then where its others do, and the end.
- * The latter are what is left of the blocks before, and so are not summed up. */
-static tn_node *starts_of(tn_ctx *c, tn_node *count, int64_t size, int counter) {
+ * The latter are what is left of the blocks before, and so are not summed up.  *all_chosen: their number */
+static tn_node *starts_of(tn_ctx *c, tn_node *count, int64_t size, int counter, tn_node **all_chosen) {
   tn_node *none = tn__int(c, 0), *one = tn__int(c, 1), *blocks = count->dim[0], *end[] = {none, one}, *begin[] = {none};
   tn_node *chosen = tn__counts_along(c, tn__pad(c, tn__cast(c, count, counter), end), 0, true); /* [blocks + 1] */
   tn__dims shape = tn__dims_of(chosen);
   tn_node *all = tn__shrink(c, chosen, (tn_node *[]){blocks}, &one, NULL);
+  *all_chosen = tn__drop_axis(c, all, 0);
   tn_node *before = tn__op2_num(c, OP_MUL, tn__cast(c, tn__place(c, &shape, 0), counter), (double)size);
   tn_node *other = tn__add(c, tn__expand(c, all, shape.d), tn__sub(c, before, chosen));
   tn_node *both[] = {tn__shrink(c, chosen, begin, &blocks, NULL), other};
@@ -73,7 +74,8 @@ bool tn__partition_line(tn_ctx *c, tn_node *chosen, tn__partition *out) {
   tn_node *other = tn__cast(c, tn__op1(c, OP_NOT, is), TN_I64); /* as a factor: then a place tells whether it is 1 */
   tn_node *line = tn__add(c, tn__op2_num(c, OP_MUL, other, (double)shape.d[0]->hi), block);
   tn_node *within = tn__sub(c, at, tn__mul(c, other, tn__cast(c, own, TN_I64)));
-  tn_node *to = tn__add(c, tn__cast(c, tn__gather(c, starts_of(c, count, size, counter), line), TN_I64), within);
+  tn_node *to =
+      tn__add(c, tn__cast(c, tn__gather(c, starts_of(c, count, size, counter, &out->count), line), TN_I64), within);
   tn_node *number = tn__cast(c, who_goes_there(c, place), counter);
   number = tn__add(c, tn__op2_num(c, OP_MUL, tn__cast(c, block, counter), (double)size), number);
   out->is = tn__merge_axes(c, is, 0, 2);

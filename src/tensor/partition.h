@@ -7,6 +7,7 @@
 typedef struct tn__partition {
   tn_node *is;     /* bool[m]: is it one that was chosen? */
   tn_node *number; /* i32 or i64[m]: where it stood, of those that were */
+  tn_node *count;  /* i32 or i64, of rank 0: how many were */
   tn_node *place;  /* [m]: where it goes, a permutation: chosen ones, as they stood, before all others */
 } tn__partition;
 

@@ -24,8 +24,10 @@ static tn_node *count_upto(tn_ctx *c, tn_node *chosen) {
 tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x, bool ordered) {
   tn_node *row = tn__add_axis(c, flat(c, x), 0), *sorted = ordered ? NULL : tn__sorted_integers(c, row, false);
   tn__chosen k = {0};
-  if (sorted) k.sorted = sorted = tn__merge_axes(c, sorted, 0, 2);
-  else k.order = tn__sorted(c, row, false, &sorted);
+  if (sorted)
+    k.sorted = sorted = tn__merge_axes(c, sorted, 0, 2);
+  else
+    k.order = tn__sorted(c, row, false, &sorted);
   /* on devices of groups it stands in memory, but for its sign */
   bool stands = k.sorted && tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
   if (!stands) sorted = tn__op1(c, OP_CONTIG, sorted);
@@ -77,6 +79,12 @@ static bool is_told_quicker(const tn__chosen *k, const tn_node *most) {
   return (double)k->upto->dim[0]->hi < (double)most->hi * log2((double)k->upto->dim[0]->hi + 2);
 }
 
+/* Do the chosen ones come to the front, block by block, all at once? */
+/* a choice: no is right */
+static bool are_parted(tn_ctx *c, const tn__chosen *k, const tn_node *most, tn__partition *p) {
+  return k->is && is_told_quicker(k, most) && most->hi <= k->is->dim[0]->lo && tn__partition_line(c, k->is, p);
+}
+
 /* Where each of the first `most` stands among those that were chosen from (right: where the next one does); behind all
  * of them, if there are not so many.  i64[most] */
 static tn_node *places(tn_ctx *c, const tn__chosen *k, tn_node *most, bool right) {
@@ -105,10 +113,25 @@ static tn_node *each_chosen(tn_ctx *c, const tn__chosen *k, tn_node *x) {
 
 /* Does what is told its place come there with its bits?  One of several places is stored to; a sum, which it is else,
  * may give a NaN other bits. */
-static bool comes_as_it_is(const tn_node *x, const tn_node *most) { return !tn__is_float(x->dtype) || most->lo > 1; }
+static bool comes_as_it_is(const tn_node *x, const tn_node *most) {
+  return !tn__is_float(x->dtype) || most->lo > 1;
+}
+
+/* Each looks up what it is, which lies near, or by the order that was stored; what is left is filled. */
+static tn_node *values_parted(tn_ctx *c, const tn__chosen *k, const tn__partition *p, tn_node *x, tn_node *most,
+                              double fill) {
+  tn_node *at = tn__where(c, p->is, p->number, tn__literal_like(c, p->number, -1));
+  tn_node *value = tn__gather(c, k->sorted ? k->sorted : k->order, at);
+  if (!k->sorted) value = tn__gather(c, flat(c, x), tn__where(c, p->is, value, tn__literal_like(c, value, -1)));
+  value = tn__where(c, p->is, value, tn__literal_like(c, value, fill));
+  int dtype = value->dtype, as = dtype == TN_BOOL ? TN_U8 : dtype;
+  return tn__cast(c, tn__partitioned(c, p, tn__cast(c, value, as), most), dtype);
+}
 
 tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, double fill) {
   tn_node *value;
+  tn__partition p;
+  if (k->front && are_parted(c, k, most, &p)) return values_parted(c, k, &p, x, most, fill);
   if (is_told_quicker(k, most) && comes_as_it_is(x, most)) {
     int as = x->dtype == TN_BOOL ? TN_U8 : x->dtype;
     value = tn__cast(c, each_chosen(c, k, x), as);
@@ -146,7 +169,7 @@ tn_node *tn__nonzero_places(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node 
   tn_node *none = tn__const_bits(c, TN_I64, (uint64_t)fill), *column[TN_MAX_RANK], *inner = tn__int(c, 1);
   if (!x->rank) return tn__scalar_to(c, none, all.d, 2);
   tn__partition p;
-  bool parted = k->is && is_told_quicker(k, most) && most->hi <= k->is->dim[0]->lo && tn__partition_line(c, k->is, &p);
+  bool parted = are_parted(c, k, most, &p);
   if (x->rank == 1 && parted) {
     tn_node *value = tn__where(c, p.is, tn__cast(c, p.number, TN_I64), tn__scalar_to(c, none, p.is->dim, 1));
     return tn__add_axis(c, tn__partitioned(c, &p, value, most), 1);
@@ -185,35 +208,49 @@ static tn_node *room(tn_ctx *c, const tn__call *k) { /* data: where results go; 
   return tn__dim_in(c, k->i[1]);
 }
 
-static tn_node *unique(tn_ctx *c, tn__call *k) { /* i[0]: which output, i[2]: is INVERSE one; f: fill */
+/* How many are chosen, by what brings them to the front, if that is computed */
+static tn_node *how_many(tn_ctx *c, const tn__chosen *k, const tn_node *most) {
+  tn__partition p;
+  return k->front && are_parted(c, k, most, &p) ? tn__cast(c, p.count, TN_I64) : tn__chosen_count(c, k);
+}
+
+static tn_node *unique(tn_ctx *c, tn__call *k) { /* i[0]: which output, i[2]: is INVERSE one, i[3]: are VALUES, and they
+                                                  * alone of what has elements; f: fill */
   tn_node *x = k->x[0], *most = room(c, k);
   tn__want(c, x, TN__C_ANY);
   tn__literal(c, x->dtype, k->f[0]); /* whatever is asked for, it must fit */
   tn__chosen all = tn__choose_distinct(c, x, k->i[2] != 0);
+  all.front = k->i[3] != 0;
   switch (k->i[0]) {
   case VALUES: return tn__distinct_values(c, &all, x, most, k->f[0]);
-  case COUNT: return tn__chosen_count(c, &all);
+  case COUNT: return how_many(c, &all, most);
   case INVERSE: return tn__distinct_inverse(c, &all, x);
   default: return tn__distinct_counts(c, &all, most);
   }
 }
 
-static tn_node *nonzero(tn_ctx *c, tn__call *k) { /* i[0]: which output, i[2]: fill */
+static tn_node *nonzero(tn_ctx *c, tn__call *k) { /* i[0]: which output, i[2]: fill, i[3]: are PLACES one */
   tn_node *x = k->x[0], *most = room(c, k);
   tn__want(c, x, TN__C_ANY);
   tn__chosen all = tn__choose_nonzero(c, x);
-  return k->i[0] == PLACES ? tn__nonzero_places(c, &all, x, most, k->i[2]) : tn__chosen_count(c, &all);
+  all.front = k->i[3] != 0;
+  return k->i[0] == PLACES ? tn__nonzero_places(c, &all, x, most, k->i[2]) : how_many(c, &all, most);
 }
 
 tn_status tn_unique(tn_tensor *t, tn_dim most, double fill, tn_tensor **values, tn_tensor **count, tn_tensor **inverse,
                     tn_tensor **counts) {
   tn_tensor **out[UNIQUE_OUTPUTS] = {[VALUES] = values, [COUNT] = count, [INVERSE] = inverse, [COUNTS] = counts};
-  tn__call call = {.name = "tn_unique", .fn = unique, .in = &t, .nin = 1, .i = {0, most, inverse != NULL}, .f = {fill}};
+  tn__call call = {.name = "tn_unique",
+                   .fn = unique,
+                   .in = &t,
+                   .nin = 1,
+                   .i = {0, most, inverse != NULL, values && !inverse && !counts},
+                   .f = {fill}};
   return tn__do_each(&call, out, UNIQUE_OUTPUTS);
 }
 
 tn_status tn_nonzero(tn_tensor *t, tn_dim most, int64_t fill, tn_tensor **places, tn_tensor **count) {
   tn_tensor **out[NONZERO_OUTPUTS] = {[PLACES] = places, [HOW_MANY] = count};
-  tn__call call = {.name = "tn_nonzero", .fn = nonzero, .in = &t, .nin = 1, .i = {0, most, fill}};
+  tn__call call = {.name = "tn_nonzero", .fn = nonzero, .in = &t, .nin = 1, .i = {0, most, fill, places != NULL}};
   return tn__do_each(&call, out, NONZERO_OUTPUTS);
 }

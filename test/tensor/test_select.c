@@ -392,6 +392,35 @@ static void chosen_ones_come_to_the_front(void **state) {
   tn_ctx_close(c);
 }
 
+/* So do distinct values, of integers by the keys that were sorted, and of floats by where they stood; and how many
+ * there are is known by then. */
+static void distinct_values_come_to_the_front(void **state) {
+  (void)state;
+  enum { MANY = (1 << 14) + 77, LARGEST = 9000 };
+  static const tn_dtype all[] = {TN_I32, TN_F32};
+  static double x[MANY], value[MANY];
+  static bool there[LARGEST];
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
+  assert_non_null(c);
+  for (int d = 0; d < 2; d++) tn_scope(c) {
+      const tn_dim n = MANY, room = MANY / 2;
+      memset(there, 0, sizeof there);
+      for (tn_dim i = 0; i < n; i++) there[(int)(x[i] = (double)below(LARGEST))] = true;
+      tn_tensor *t = tn_cast(tn_from(c, TN_F64, &n, 1, x), all[d]), *values, *count;
+      assert_int_equal(tn_realize(&t, 1), TN_OK);
+      assert_int_equal(tn_unique(t, room, -1, &values, &count, NULL, NULL), TN_OK);
+      int64_t number, want = 0;
+      assert_int_equal(tn_read(count, &number, sizeof number), TN_OK);
+      assert_int_equal(tn_read(tn_cast(values, TN_F64), value, sizeof *value * (size_t)room), TN_OK);
+      for (int v = 0; v < LARGEST; v++)
+        if (there[v] && want < room && value[want++] != v) fail_msg("value %lld is not %d", (long long)want - 1, v);
+      assert_int_equal(number, want);
+      assert_true(want < room);
+      for (tn_dim i = want; i < room; i++) assert_float_equal(value[i], -1, 0);
+    }
+  tn_ctx_close(c);
+}
+
 static char *explained_places(tn_ctx *c, tn_dim n, tn_dim room) {
   tn_program *p = tn_program_begin(c);
   tn_tensor *x = tn_program_input(p, "x", TN_I64, &n, 1), *places;
@@ -451,6 +480,7 @@ int main(void) {
       cmocka_unit_test(gradient_goes_to_the_first_of_the_equal),
       cmocka_unit_test(places_of_what_is_not_zero),
       cmocka_unit_test(chosen_ones_come_to_the_front),
+      cmocka_unit_test(distinct_values_come_to_the_front),
       cmocka_unit_test(places_are_told_to_the_result),
       cmocka_unit_test(what_is_sorted_is_not_copied),
       cmocka_unit_test(sizes_may_be_symbolic),
