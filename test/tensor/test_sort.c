@@ -619,11 +619,7 @@ static void each_way_sorts(void **state) {
             {"ref:sm_90", 1, 1 << 19, 16, 28, TN_F32, false, true},    /* as soon as passes are few, */
             {"ref:sm_90", 16, 1 << 16, 16, 28, TN_F32, false, true},   /* of several rows, too, */
             {"ref:sm_90", 1, 5436256, 32, 50, TN_I64, true, true},     /* and by many passes where searches are far; */
-<<<<<<< HEAD
-            {"ref:sm_90", 1, 1 << 22, 32, 36, TN_I64, false, true},    /* so are keys and, beside, their numbers; */
-=======
             {"ref:sm_90", 1, 1 << 22, 32, 36, TN_I64, false, true},    /* so are keys and the numbers beside; */
->>>>>>> tail3
             {"ref:opencl", 1, 1 << 20, 30, 60, TN_F32, false, false},  /* or, without room for these, by words, */
             {"ref:cpu", 1, 40000, 15, 25, TN_F32, false, false}};      /* or in tables of another kind */
   (void)state;
