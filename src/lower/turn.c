@@ -19,10 +19,10 @@
 #include <stdlib.h>
 
 enum {
-  ACROSS = 2, /* what an element costs that lies across, */
-  STORED = 3, /* ... where it is stored: all lanes wait for it before any of it goes out, */
-  ASTRAY = 16, /* and what a step costs that is as long, or longer: an element of a line without the others, */
-  NEAR = 2,    /* but for what a thread's cache holds all of */
+  ACROSS = 2,      /* what an element costs that lies across, */
+  STORED = 3,      /* ... where it is stored: all lanes wait for it before any of it goes out, */
+  ASTRAY = 16,     /* and what a step costs that is as long, or longer: an element of a line without the others, */
+  NEAR = 2,        /* but for what a thread's cache holds all of */
   LEAST_TURNS = 5, /* of rows that are run along in lanes, each its own: four are computed sooner than turned, */
   MOST_TURNS = 64  /* and tiles are to be near */
 };

@@ -595,10 +595,13 @@ static const char *cells_at(tn__printer *p, const access *a) {
   if (a->spaced) {
     tn__lanes_need(p, tn__print_format(p, "TN_SPACED(%d, %s, boolx%d)", p->count, type, p->count));
     x = tn__print_format(p, "tn_spaced_%s(%s, %" PRId64 ", %s)", type, a->place, a->spaced, mask_of(p, a));
-  } else if (a->index)
+  } else if (a->index) {
     x = tn__print_format(p, "tn_gather_%s%s(%s, %s, %s)", a->far, type, a->place, a->index, mask_of(p, a));
-  else if (a->mask) x = tn__print_format(p, "tn_load_if_%s(%s, %s)", type, a->place, a->mask);
-  else x = tn__print_format(p, "tn_load_%s(%s)", type, a->place);
+  } else if (a->mask) {
+    x = tn__print_format(p, "tn_load_if_%s(%s, %s)", type, a->place, a->mask);
+  } else {
+    x = tn__print_format(p, "tn_load_%s(%s)", type, a->place);
+  }
   return a->test ? tn__print_format(p, "%s ? %s : tn_all_%s(0)", a->test, x, type) : x;
 }
 
