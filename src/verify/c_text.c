@@ -151,6 +151,7 @@ static void read_for(reader *r) {
   if (!is_at(r, ")")) {
     tn__c_expression(r);
     by_one = r->at == step + 2;
+    r->turns |= r->at == step + 3; /* i += n */
   }
   need(r, ")");
   if (counter != TN__C_NOTHING && by_one) tn__c_put(r, (tn__c_ins){.code = TN__C_SKIP, .dst = counter, .a = limit});
