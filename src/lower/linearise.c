@@ -87,7 +87,7 @@ static void find_lanes_around(lin *l) {
     for (uint64_t u = set & l->unroll; u; u &= u - 1) l->around[first_of(u)] |= set & l->lanes & ~l->unroll;
   }
   for (uint32_t k = 0; k < l->r.n; k++)
-    if (l->around[k] & (l->around[k] - 1)) l->around[k] = 0; /* those of several vector loops have one of their own */
+    if (__builtin_popcountll(l->around[k]) > 1) l->around[k] = 0; /* of several vector loops: each has its own lane */
 }
 
 static bool in_lanes(const lin *l, const tn_node *n) { return tn__free_of(&l->r, n) & l->lanes; }
