@@ -157,7 +157,7 @@ static bool take_turns(tn__arena *a, const tn__part *p, uint32_t start, int axis
   int64_t threads;
   *out = (tn__turns){.start = start};
   if (turn->op != OP_RANGE || turn->ints[RANGE_AXIS] != axis || !tn__const_int(turn->src[0], &out->count)) return false;
-  if (out->count > INT32_MAX) return false;
+  if (out->count > TN__MOST_TURNS) return false;
   uint32_t i = start + 1;
   for (; i < p->n && !(p->ins[i]->op == OP_END && p->ins[i]->src[0] == turn); i++) {
     tn_node *n = p->ins[i];
@@ -196,8 +196,8 @@ static bool are_even(tn__arena *a, const tn__part *p, const tn__owned *o) {
     else if (hangs_on(a, begin.v[i], turn)) return false;
   }
   if (step < 1 || take_multiple(&begin, step) != turn) return false;
-  const tn_node *place = take_multiple(&add, step);
-  return place && place->lo >= 0 && place->hi < o->begin.count && are_same(&begin, &add);
+  const tn_node *place = take_multiple(&add, step); /* NULL: the first of each class, whatever the update */
+  return (!place || (place->lo >= 0 && place->hi < o->begin.count)) && are_same(&begin, &add);
 }
 
 /* a choice: no is right */
@@ -208,7 +208,7 @@ bool tn__owns_places(tn__arena *a, const tn__part *p, uint32_t start, tn__owned 
   while (next < p->n && tn__is_elementwise(p->ins[next])) next++;
   if (next >= p->n || !take_turns(a, p, next, AX_ORDER, OP_STOREADD, &out->add)) return false;
   const tn_node *x = out->begin.store, *y = out->add.store;
-  if (x->src[0] != y->src[0] || tn__combines_by(y) != OP_ADD || !out->add.wanted.n) return false;
+  if (x->src[0] != y->src[0] || tn__combines_by(y) != OP_ADD) return false;
   if (out->begin.lanes != out->add.lanes || !are_same(&out->begin.inside, &out->add.inside)) return false;
   return out->begin.count > 1 && are_even(a, p, out);
 }

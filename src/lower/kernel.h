@@ -223,6 +223,8 @@ bool tn__is_in_step(const tn__part *p, const tn_node *access, const tn_node *lan
  * Which places are there, and which updates are wanted, is the same for all of them, and which of them are there at all
  * is for all places and updates.  Places lie evenly, and nobody else stores there.  So threads may share out the
  * question which updates are wanted, and store each sum once. */
+/* A round of updates beyond the last one is counted by 32 bits, too (turns_cuda.inc). */
+#define TN__MOST_TURNS (INT32_MAX / 2)
 typedef struct tn__turns {
   int64_t count;
   uint32_t start, end;      /* of the loop's instructions */

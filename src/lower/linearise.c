@@ -72,10 +72,11 @@ static int lane_of(const lin *l, uint64_t set) { return first_of(set & l->lanes 
 static uint64_t loops_around(const lin *l, const tn_node *n) { return tn__own_of(&l->r, n) | tn__free_of(&l->r, n); }
 
 /* The loops that n hangs on.  What neighbours reduce may be the same in all lanes: each lane does it for itself, in the
- * vector loop of all else that is done for these neighbours. */
+ * vector loop of all else that is done for these neighbours, if that is one. */
 static uint64_t free_of(const lin *l, const tn_node *n) {
-  uint64_t all = loops_around(l, n), free = tn__free_of(&l->r, n), unroll = lane_of(l, all) < 0 ? all & l->unroll : 0;
-  return unroll ? free | l->around[first_of(unroll)] : free;
+  uint64_t all = loops_around(l, n), unroll = lane_of(l, all) < 0 ? all & l->unroll : 0, lanes = 0;
+  for (; unroll; unroll &= unroll - 1) lanes |= l->around[first_of(unroll)];
+  return tn__free_of(&l->r, n) | (__builtin_popcountll(lanes) == 1 ? lanes : 0);
 }
 
 /* The vector loop that n closes or stands in, -1 */
@@ -86,8 +87,6 @@ static void find_lanes_around(lin *l) {
     uint64_t set = loops_around(l, l->r.order.v[i]);
     for (uint64_t u = set & l->unroll; u; u &= u - 1) l->around[first_of(u)] |= set & l->lanes & ~l->unroll;
   }
-  for (uint32_t k = 0; k < l->r.n; k++)
-    if (__builtin_popcountll(l->around[k]) > 1) l->around[k] = 0; /* of several vector loops: each has its own lane */
 }
 
 static bool in_lanes(const lin *l, const tn_node *n) { return tn__free_of(&l->r, n) & l->lanes; }

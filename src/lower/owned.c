@@ -69,7 +69,7 @@ static bool find(tn__lowering *l, tn_node *body, owned *o) {
     return false;
   o->places = all / o->width;
   tn__survey_loops(l->c, l->a, body, &s);
-  return o->places > 1 && !s.reduces && !s.running && !loads_from(l, body, o->param);
+  return o->places > 1 && updates <= TN__MOST_TURNS && !s.reduces && !s.running && !loads_from(l, body, o->param);
 }
 
 /* K of K * width + column; NULL: it is not that */
@@ -79,8 +79,6 @@ static tn_node *row_of(const tn_node *index, const tn_node *column, int64_t widt
   bool row = start->op == OP_MUL && tn__is_int_const(start->src[1], width) && start->src[0]->lo >= 0;
   return row ? start->src[0] : NULL;
 }
-
-static tn_node *number(tn_ctx *c, int64_t n) { return tn__int(c, n); }
 
 /* What a group and its threads have */
 typedef struct share {
@@ -93,12 +91,12 @@ typedef struct share {
 static share share_of(tn__lowering *l, const owned *o) {
   tn_ctx *c = l->c;
   share s = {.by = tn__owners_of(l->target, o->places, o->width)};
-  s.group = tn__fresh_range(l, number(c, s.by.classes * s.by.blocks), AX_LOOP, ROLE_OUTPUT);
-  s.lane = tn__fresh_range(l, number(c, s.by.threads), AX_UPCAST, ROLE_OUTPUT);
-  tn_node *block = tn__op2(c, OP_MOD, s.group, number(c, s.by.blocks));
-  s.own = tn__op2(c, OP_IDIV, s.group, number(c, s.by.blocks));
-  s.column = tn__add(c, tn__mul(c, block, number(c, s.by.threads)), s.lane);
-  if (o->width % s.by.threads) s.inside = tn__op2(c, OP_LT, s.column, number(c, o->width));
+  s.group = tn__fresh_range(l, tn__int(c, s.by.classes * s.by.blocks), AX_LOOP, ROLE_OUTPUT);
+  s.lane = tn__fresh_range(l, tn__int(c, s.by.threads), AX_UPCAST, ROLE_OUTPUT);
+  tn_node *block = tn__op2(c, OP_MOD, s.group, tn__int(c, s.by.blocks));
+  s.own = tn__op2(c, OP_IDIV, s.group, tn__int(c, s.by.blocks));
+  s.column = tn__add(c, tn__mul(c, block, tn__int(c, s.by.threads)), s.lane);
+  if (o->width % s.by.threads) s.inside = tn__op2(c, OP_LT, s.column, tn__int(c, o->width));
   return s;
 }
 
@@ -106,13 +104,13 @@ static share share_of(tn__lowering *l, const owned *o) {
 static tn_node *begin(tn__lowering *l, tn_node *fill, const owned *o, const share *s) {
   tn_ctx *c = l->c;
   int64_t turns = (o->places + s->by.classes - 1) / s->by.classes;
-  tn_node *turn = tn__fresh_range(l, number(c, turns), AX_LOOP, ROLE_OUTPUT), *all;
-  tn_node *place = tn__add(c, tn__mul(c, turn, number(c, s->by.classes)), s->own);
-  tn_node *at = tn__add(c, tn__mul(c, place, number(c, o->width)), s->column);
+  tn_node *turn = tn__fresh_range(l, tn__int(c, turns), AX_LOOP, ROLE_OUTPUT), *all;
+  tn_node *place = tn__add(c, tn__mul(c, turn, tn__int(c, s->by.classes)), s->own);
+  tn_node *at = tn__add(c, tn__mul(c, place, tn__int(c, o->width)), s->column);
   tn_node *body = tn__as_one(l, tn__sink(c, &fill, 1, "part"), o->filled, o->nfilled, AX_LOOP, &all);
   body = tn__exchange_ranges(l, body, &all, &at, 1, (tn_node *[]){s->group, turn, s->lane}, 3);
   if (o->places % s->by.classes)
-    body = tn__gate_accesses(l, body, tn__op2(c, OP_LT, place, number(c, o->places)), turn, NULL);
+    body = tn__gate_accesses(l, body, tn__op2(c, OP_LT, place, tn__int(c, o->places)), turn, NULL);
   if (s->inside) body = tn__gate_accesses(l, body, s->inside, s->lane, NULL);
   return tn__simplify_accesses(c, l->a, body);
 }
@@ -122,10 +120,10 @@ static tn_node *add_to_own(tn__lowering *l, tn_node *body, const owned *o, const
   tn_ctx *c = l->c;
   tn_node *add = body->src[0], *row = row_of(add->src[1], column, o->width), *gate = tn__gate_of(add);
   if (!row) return NULL;
-  tn_node *classes = number(c, s->by.classes);
+  tn_node *classes = tn__int(c, s->by.classes);
   tn_node *mine = tn__op2(c, OP_EQ, tn__op2(c, OP_MOD, row, classes), s->own);
   tn_node *own = tn__add(c, tn__mul(c, tn__op2(c, OP_IDIV, row, classes), classes), s->own);
-  tn_node *at = tn__add(c, tn__mul(c, own, number(c, o->width)), column);
+  tn_node *at = tn__add(c, tn__mul(c, own, tn__int(c, o->width)), column);
   tn_node *src[] = {add->src[0], at, add->src[2], gate ? tn__op2(c, OP_AND, gate, mine) : mine, turn, column};
   add = tn__node_make(c, &(tn__make){.op = OP_STOREADD, .src = src, .nsrc = 6});
   body = tn__exchange_ranges(l, tn__sink(c, &add, 1, "part"), &column, &s->column, 1,

@@ -14,7 +14,6 @@
 #include <string.h>
 
 enum { SAME = TN__LANES_SAME, MOVES = TN__LANES_MOVES, VECTOR = TN__LANES_VECTOR };
-enum { MOST_APART = 4 };  /* cells from lane to lane that are loaded as vectors, of which most is left */
 enum { MOST_LEVELS = 8 }; /* of operands that are looked at: some may be met on several ways */
 
 typedef tn__lane_value lane_value;
@@ -563,6 +562,17 @@ static const char *common_test(tn__printer *p, tn_node *gate) {
   return x && y ? tn__print_format(p, "(%s & %s)", x, y) : x ? x : y;
 }
 
+/* Are lanes so many cells apart loaded as vectors of neighbours, of which most is left?  Backwards always; else where
+ * that was measured to take less than a gather, by bytes of vectors and of cells. */
+static bool is_spaced(const tn__printer *p, int64_t step, int dtype) {
+  static const struct {
+    int vector, most[9];
+  } apart[] = {{64, {[2] = 4, [4] = 2}}, {32, {[4] = 2}}};
+  for (size_t i = 0; i < sizeof apart / sizeof *apart && step > 1; i++)
+    if (p->c->vector_bytes == apart[i].vector) return step <= apart[i].most[tn__size_of(dtype)];
+  return step == -1;
+}
+
 static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
   const lane_value *at = value_of(p, n->src[1]);
   tn_node *buf = n->src[0];
@@ -578,7 +588,7 @@ static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
     if (at->step != 1)
       a.index = tn__print_format(p, "tn_step_%s(0, %" PRId64 ")", type_of(p, wide ? TN_I64 : TN_I32), at->step);
     if (wide) a.far = "far_";
-    a.spaced = at->step == -1 || (at->step >= 2 && at->step <= MOST_APART) ? at->step : 0;
+    a.spaced = is_spaced(p, at->step, buf->dtype) ? at->step : 0;
   }
   const char *open = gate ? tn__print_name(p, gate) : NULL;
   if (gate) a.test = common_test(p, gate);

@@ -576,6 +576,19 @@ static double owned_work(const tn__target *t, double places, double updates, dou
   return asked + fmax(added, ceil(updates / (classes * OWN_LOADED)) * latency);
 }
 
+/* Is n made element by element of what stands in memory?  The kernel that stores it reduces nothing then. */
+/* a choice: no is right */
+static bool is_plain(tn_ctx *c, tn_node *n) {
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *x = all.v[i];
+    bool moves = tn__ops[x->op].group == G_MOVE && x->op != OP_FOLD, leaf = tn__ops[x->op].group == G_LEAF;
+    if (x->dtype != TN__INDEX && !leaf && !moves && !tn__is_elementwise(x) && x->op != OP_DETACH) return false;
+  }
+  return true;
+}
+
 /* Is the scatter left to those who own its places?  Whoever lowers its kernel gives them to groups. */
 /* a choice: either is right */
 static bool is_owned(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n) {
@@ -588,7 +601,7 @@ static bool is_owned(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_
   double width = 1, updates;
   for (uint32_t i = 1; i < n->rank; i++) width *= most(n->dim[i]);
   if (width < t->subgroup || most(n->dim[0]) < 2 || width * most(n->dim[0]) > INT32_MAX) return false;
-  if (is_turned(graph, n)) return false;
+  if (is_turned(graph, n) || !is_plain(c, n->src[0])) return false;
   updates = most(tn__numel(c, n->src[1]));
   int dtype = n->dtype;
   for (uint32_t i = 0; i < graph->n; i++)

@@ -111,6 +111,7 @@ static const program programs[] = {
     {"wide numbers", 60, 40, 100, DRAWN, TN_F64, TN_I64, false, false, false, " owns("},
     {"rows of two axes", 60, 40, 100, DRAWN, TN_F32, TN_I64, false, true, false, " owns("},
     {"what is made of others", 60, 34, 100, DRAWN, TN_F32, TN_I64, true, false, true, " owns("},
+    {"places that bytes say", 900, 40, 120, TURNS, TN_F32, TN_U8, false, false, false, " owns("},
     {"single numbers", 60, 1, 100, DRAWN, TN_F32, TN_I64, false, false, false, NULL},
 };
 /* Where no mode asks for the order, of those that are many enough */
@@ -136,8 +137,27 @@ static void so_where_they_are_many(void **s) {
   ALL(many, ((tn_options){.device = "ref:sm_90"}));
 }
 
+/* What places begin with is reduced: its kernel is one of rows, not of groups that own places, nor one loop. */
+static tn_tensor *to_softmax(tn_ctx *c, const void *of) {
+  const program *p = of;
+  tn_dim rows[] = {p->places, p->width}, by[] = {p->updates, p->width};
+  tn_tensor *t[] = {tn_reshape(numbers_of(c, p, rows[0] * rows[1], 1000), rows, 2),
+                    tn_reshape(numbers_of(c, p, by[0] * by[1], 7), by, 2),
+                    tn_contiguous(tn_mod_scalar(tn_arange(c, TN_I64, 0, (double)p->updates, 1), (double)p->places))};
+  assert_int_equal(tn_realize(t, 3), TN_OK);
+  return tn_contiguous(tn_index_add(tn_softmax(t[0], 1), 0, t[2], t[1]));
+}
+static void not_where_a_base_is_reduced(void **s) {
+  static const program p = {"to softmax", 130, 64, 600, TURNS, TN_F32, TN_I64, false, false, false, NULL};
+  size_t bytes = 0;
+  (void)s;
+  free(explained((tn_options){.device = "ref:sm_90"}, p.name, to_softmax, check_steps, &p, &bytes));
+  assert_int_equal(bytes, (size_t)(p.places * p.width) * sizeof(float));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_added), cmocka_unit_test(so_on_other_devices),
-                                     cmocka_unit_test(so_where_they_are_many)};
+                                     cmocka_unit_test(so_where_they_are_many),
+                                     cmocka_unit_test(not_where_a_base_is_reduced)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
