@@ -538,6 +538,15 @@ static bool stands_around(const tn__fuse *f, const tn__seed *g, const tn_node *n
          !tn__launches_decide(t, tn__numel_guess(n->src[0]));
 }
 
+/* Does the kernel reduce over rows of more of these outputs, or of less, than n does?  Groups go through rows of one
+ * kind: loops that one of two has, and the other not, would be a thread's. */
+/* a choice: either is right */
+static bool has_other_rows(const tn__fuse *f, const tn__seed *g, const tn_node *n, uint32_t set) {
+  bool other = false;
+  for (uint32_t i = 0; i < g->chain.n; i++) other |= extents(g->env, g->chain.v[i] ^ set) > 1;
+  return other && f->dev->target.group && is_reduction(n) && n->op != OP_CONTRACT;
+}
+
 /* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
@@ -565,6 +574,7 @@ static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = extents(env, set);
+  if (has_other_rows(f, g, n, set)) return false;
   if (stands_around(f, g, n, set) || are_long_columns(f, n, rows, extents(env, ~set))) return false;
   if (leaves_units(f, rows, row_of(g, extents(env, ~set)), tn__terms_of(n))) return false;
   if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);

@@ -40,6 +40,10 @@ static const struct {
                                 "%3 = mul f32[10,33] %2 %2\n%4 = sum f32[10] %3 {1}\n%5 = reshape f32[10,1] %4 10 1\n"
                                 "%6 = expand f32[10,33] %5 10 33\n%7 = mul f32[10,33] %6 %2\n%8 = sum f32[33] %7 {0}\n"
                                 "%9 = sink void %8 {\"outputs\"}\n"},
+    {"rows of two kinds, one of them spread",
+     "%1 = param f32[9,6,40] 9 6 40 {0 0}\n%2 = param f32[1,6,40] 1 6 40 {1 0}\n%3 = expand f32[9,6,40] %2 9 6 40\n"
+     "%4 = sum f32[9,6] %1 {2}\n%5 = rmax f32[9,6] %3 {2}\n%6 = mul f32[9,6] %4 %5\n%7 = reshape f32[9,6,1] %6 9 6 1\n"
+     "%8 = expand f32[9,6,40] %7 9 6 40\n%9 = add f32[9,6,40] %1 %8\n%10 = sink void %9 {\"outputs\"}\n"},
     {"one number", "%1 = param f64[1,1] 1 1 {0 0}\n%2 = expand f64[30,7] %1 30 7\n%3 = sum f64[30] %2 {1}\n"
                    "%4 = sum f64 %2 {0 1}\n%5 = sink void %3 %4 {\"outputs\"}\n"},
 };
@@ -91,6 +95,25 @@ static void once(void **state) {
   }
 }
 
+/* Groups go through rows of one kind: what is the same for many of these has a kernel of its own. */
+static void rows_of_two_kinds(void **state) {
+  (void)state;
+  for (int swapped = 0; swapped < 2; swapped++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+    assert_non_null(c);
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F32, (tn_dim[]){32, 64, 512}, 3),
+              *q = tn_program_input(p, "q", TN_F32, (tn_dim[]){1, 64, 512}, 3),
+              *same = tn_softmax(tn_expand(q, (tn_dim[]){32, 64, 512}, 3), 2), *own = tn_softmax(x, 2);
+    assert_int_equal(tn_program_output(p, "y", swapped ? tn_mul(same, own) : tn_mul(own, same)), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    tn_program_info info;
+    assert_int_equal(tn_program_get_info(p, &info), TN_OK);
+    assert_int_equal(info.kernels, 2);
+    tn_ctx_close(c);
+  }
+}
+
 /* None, one and several of them */
 static void rows_of_any_number(void **state) {
   (void)state;
@@ -121,6 +144,6 @@ static void rows_of_any_number(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_graph_says), cmocka_unit_test(once),
-                                     cmocka_unit_test(rows_of_any_number)};
+                                     cmocka_unit_test(rows_of_two_kinds), cmocka_unit_test(rows_of_any_number)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
