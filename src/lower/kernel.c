@@ -114,12 +114,12 @@ static void terms_of(tn__arena *a, tn_node *x, tn__nodes *terms) {
 /* Takes the one of the terms that is `factor * by`: which factor?  NULL: none is, or more are. */
 static tn_node *take_multiple(tn__nodes *terms, int64_t by) {
   tn_node *factor = NULL;
-  for (uint32_t i = 0; i < terms->n; i++) {
+  for (uint32_t i = terms->n; i && i--;) {
     tn_node *x = terms->v[i], *of = by == 1 ? x : x->op == OP_MUL && tn__is_int_const(x->src[1], by) ? x->src[0] : NULL;
     if (!of) continue;
     if (factor) return NULL;
     factor = of;
-    terms->v[i--] = terms->v[--terms->n];
+    terms->v[i] = terms->v[--terms->n];
   }
   return factor;
 }

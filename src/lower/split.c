@@ -405,6 +405,17 @@ static tn_node *cut_store(tn__lowering *l, tn_node *body, tn_node *x, int64_t co
   return tn__exchange_ranges(l, body, &x, &place, 1, (tn_node *[]){b.block, inner}, inner->op == OP_RANGE ? 2 : 1);
 }
 
+/* Does what closes x stand in the loop over blocks already?  It cannot do so twice. */
+/* a choice: yes is right */
+static bool is_in_blocks(const tn__survey *p, const tn_node *x, const tn_node *block) {
+  int at = tn__range_at(&p->r, x), over = tn__range_at(&p->r, block);
+  for (uint32_t i = 0; i < p->r.order.n && over >= 0; i++) {
+    uint64_t own = tn__own_of(&p->r, p->r.order.v[i]), all = own | tn__free_of(&p->r, p->r.order.v[i]);
+    if ((own >> at & 1) && (all >> over & 1)) return true;
+  }
+  return false;
+}
+
 static tn_node *split_row(tn__lowering *l, tn_node *body) {
   tn__survey p;
   long_row row;
@@ -413,12 +424,13 @@ static tn_node *split_row(tn__lowering *l, tn_node *body) {
   int64_t count = find_long_row(&p, &row) ? count_row_blocks(l, &p, &row) : 0;
   if (!count || (top_level(&p) < 2 && !whole_store(&p, &row))) return body;
   /* one loop over blocks for all levels: what a part stores of several of them stands in it */
-  tn_node *names[TN__MAX_RANGES], *block = NULL;
+  tn_node *names[TN__MAX_RANGES], *block = NULL, *whole = body;
   uint32_t n = 0;
   for (uint32_t k = 0; k < p.r.n; k++)
     if (row.rows >> k & 1) names[n++] = p.r.range[k];
   for (int level = 0; level < TN__OWN_PARTS; level++) {
     if (!(x = whole_reduction(&p, &row))) break;
+    if (block && is_in_blocks(&p, x, block)) return whole;
     body = split(l, body, x, block ? block->hi + 1 : count, &block);
     tn__survey_loops(l->c, l->a, body, &p);
     row.rows = 0;

@@ -143,28 +143,32 @@ static const char of_neighbours[] =
     "%15 = add index %13 %14\n%16 = add index %15 %12\n%17 = load f32 %11 %16\n%18 = reduce f32 %17 %12 {add 1}\n"
     "%19 = add f32 %10 %18\n%20 = store void %1 %8 %19 %2 %3 %4\n%21 = sink void %20 {\"part\"}\n";
 
+typedef struct seen { /* reductions' loops, lanes in them, and sums */
+  int open, in_lanes, sums;
+} seen;
+
 static void linearise(tn_ctx *c, void *arg) {
-  tn__part *part = arg;
-  tn__linearise(c, &c->scratch, tn__parse(c, of_neighbours), part);
-  tn__spec_linear(c, part->ins, part->n);
+  seen *s = arg;
+  tn__part part = {.group = 4, .grain = 1, .subgroup = 32};
+  tn__linearise(c, &c->scratch, tn__parse(c, of_neighbours), &part);
+  tn__spec_linear(c, part.ins, part.n);
+  for (uint32_t i = 0; i < part.n; i++) {
+    const tn_node *n = part.ins[i];
+    s->open += n->op == OP_RANGE && tn__axis_of(n) == AX_REDUCE;
+    s->in_lanes += n->op == OP_RANGE && tn__axis_of(n) == AX_UPCAST && s->open == 1 && !s->sums;
+    s->sums += n->op == OP_SETACC;
+  }
 }
 
 /* Each lane reduces it for itself: one loop of the reduction, with the lanes in it. */
-static void same_in_all_lanes(void **s) {
-  (void)s;
+static void same_in_all_lanes(void **state) {
+  (void)state;
   tn_ctx *c = open_on("ref:sm_90", TN_MODE_DEFAULT);
-  tn__part part = {.group = 4, .grain = 1, .subgroup = 32};
-  if (!tn__ctx_run(c, "linearise", linearise, &part)) fail_msg("%s", tn_last_error(c)->text);
-  int open = 0, in_lanes = 0, sums = 0;
-  for (uint32_t i = 0; i < part.n; i++) {
-    const tn_node *n = part.ins[i];
-    open += n->op == OP_RANGE && tn__axis_of(n) == AX_REDUCE;
-    in_lanes += n->op == OP_RANGE && tn__axis_of(n) == AX_UPCAST && open == 1 && !sums;
-    sums += n->op == OP_SETACC;
-  }
-  assert_int_equal(open, 1);
-  assert_int_equal(in_lanes, 1);
-  assert_int_equal(sums, 1);
+  seen s = {0};
+  if (!tn__ctx_run(c, "linearise", linearise, &s)) fail_msg("%s", tn_last_error(c)->text);
+  assert_int_equal(s.open, 1);
+  assert_int_equal(s.in_lanes, 1);
+  assert_int_equal(s.sums, 1);
   tn_ctx_close(c);
 }
 
