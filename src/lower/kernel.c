@@ -93,15 +93,15 @@ bool tn__is_in_step(const tn__part *p, const tn_node *access, const tn_node *lan
   return lanes->hi < p->subgroup && at->lo >= 0 && at->hi < share;
 }
 
-/* ---- updates in order ---- */
-
-static bool hangs_on(tn__arena *a, tn_node *x, const tn_node *range) {
+bool tn__hangs_on(tn__arena *a, tn_node *n, const tn_node *range) {
   tn__nodes all = {0};
-  tn__topo(a, &x, 1, &all);
+  tn__topo(a, &n, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i] == range) return true;
   return false;
 }
+
+/* ---- updates in order ---- */
 
 /* What is added up to an index */
 static void terms_of(tn__arena *a, tn_node *x, tn__nodes *terms) {
@@ -145,7 +145,7 @@ static void sort_conditions(tn__arena *a, tn_node *gate, const tn_node *lanes, t
       tn__vec_push(a, &todo, x->src[1]);
       continue;
     }
-    if (hangs_on(a, x, lanes)) tn__vec_push(a, with, x);
+    if (tn__hangs_on(a, x, lanes)) tn__vec_push(a, with, x);
     else tn__vec_push(a, without, x);
   }
 }
@@ -177,7 +177,7 @@ static bool take_turns(tn__arena *a, const tn__part *p, uint32_t start, int axis
     if (p->ins[i]->op == OP_LOAD && p->ins[i]->src[0] == store->src[0]) return false;
   if (gate) sort_conditions(a, gate, out->lanes, &out->wanted, &out->inside);
   for (i = 0; i < out->inside.n; i++)
-    if (hangs_on(a, out->inside.v[i], turn)) return false;
+    if (tn__hangs_on(a, out->inside.v[i], turn)) return false;
   return true;
 }
 
@@ -193,7 +193,7 @@ static bool are_even(tn__arena *a, const tn__part *p, const tn__owned *o) {
     const tn_node *x = begin.v[i];
     if (x == turn) step = 1;
     else if (x->op == OP_MUL && x->src[0] == turn && tn__const_int(x->src[1], &step)) continue;
-    else if (hangs_on(a, begin.v[i], turn)) return false;
+    else if (tn__hangs_on(a, begin.v[i], turn)) return false;
   }
   if (step < 1 || take_multiple(&begin, step) != turn) return false;
   const tn_node *place = take_multiple(&add, step); /* NULL: the first of each class, whatever the update */

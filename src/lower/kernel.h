@@ -218,13 +218,17 @@ int64_t tn__stepped_share(const tn__part *p, const tn_node *local, const tn_node
  * step with it?  Needs index nodes as they stand in the linear form. */
 bool tn__is_in_step(const tn__part *p, const tn_node *access, const tn_node *lanes);
 
+/* Is n made of that loop's counter? */
+bool tn__hangs_on(tn__arena *a, tn_node *n, const tn_node *range);
+
+/* A round of updates beyond the last one is counted by 32 bits, too (turns_cuda.inc). */
+#define TN__MOST_TURNS (INT32_MAX / 2)
+
 /* Rows that are added to places of memory in order, by a group that owns the places (owned.c): a loop that stores what
  * they begin with, and behind it one of the updates, each by all of the group's threads side by side, one element each.
  * Which places are there, and which updates are wanted, is the same for all of them, and which of them are there at all
  * is for all places and updates.  Places lie evenly, and nobody else stores there.  So threads may share out the
  * question which updates are wanted, and store each sum once. */
-/* A round of updates beyond the last one is counted by 32 bits, too (turns_cuda.inc). */
-#define TN__MOST_TURNS (INT32_MAX / 2)
 typedef struct tn__turns {
   int64_t count;
   uint32_t start, end;      /* of the loop's instructions */

@@ -232,6 +232,13 @@ static bool has_turn(pass *p, chosen *x, reach *s) {
   return find_again(p, x->term, cut_flat(p, flat, size), x, s);
 }
 
+/* Does a value run along these turns already?  Turned round, they would not be its own. */
+static bool runs_along(const pass *p, const tn_node *turn) {
+  for (uint32_t i = 0; i < p->s.r.order.n; i++)
+    if (p->s.r.order.v[i]->op == OP_RUNNING && p->s.r.order.v[i]->src[1] == turn) return true;
+  return false;
+}
+
 /* Along the turns of a thread, or by all threads of a group, if `fetched` only where they fetch what they sum up.
  * Where a sum runs along the remainders of a loop's number, that loop is cut in two. */
 /* a choice: no is right */
@@ -241,7 +248,7 @@ static bool run(pass *p, const chosen *x, bool by_group, bool fetched) {
   reach s;
   tn__sb note = p->l->note;
   tn_node *body = NULL;
-  if (has_turn(p, &now, &s)) {
+  if (has_turn(p, &now, &s) && !(s.back && runs_along(p, s.turn))) {
     tn__run in_group = {now.sum, s.turn, now.term, now.value, s.back, s.beside, fetched};
     body = by_group ? tn__run_in_group(p->l, p->body, &in_group) : run_along(p, &now, &s);
   }

@@ -288,14 +288,6 @@ static tn_node *both(tn_ctx *c, tn_node *x, tn_node *y) {
   return x && y ? tn__simplify_index(c, tn__op2(c, OP_AND, x, y)) : x ? x : y;
 }
 
-static bool hangs_on(const job *j, tn_node *n, const tn_node *range) {
-  tn__nodes all = {0};
-  tn__topo(j->a, &n, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i] == range) return true;
-  return false;
-}
-
 /* The conditions of a gate that hang on the line, or on neither, and those on turn and step; false: some hang on both.
  */
 static bool part_gate(const job *j, const tn__tile *t, int side, tn_node *part[2]) {
@@ -307,7 +299,8 @@ static bool part_gate(const job *j, const tn__tile *t, int side, tn_node *part[2
       for (uint32_t s = 0; s < 2; s++) tn__vec_push(j->a, &todo, g->src[s]);
       continue;
     }
-    bool line = hangs_on(j, g, t->line[side]), step = hangs_on(j, g, t->turn) || hangs_on(j, g, t->step);
+    bool line = tn__hangs_on(j->a, g, t->line[side]),
+         step = tn__hangs_on(j->a, g, t->turn) || tn__hangs_on(j->a, g, t->step);
     if (line && step) return false;
     part[step] = both(j->c, part[step], g);
   }

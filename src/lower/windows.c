@@ -220,14 +220,6 @@ static tn_node *value_in(const window *w, tn_node *value, const fill *f) {
   return tn__simplify_accesses(c, w->l->a, tn__substitute(c, value, gone, at, w->n + 1));
 }
 
-static bool is_made_of(tn__arena *a, tn_node *value, const tn_node *range) {
-  tn__nodes all = {0};
-  tn__topo(a, &value, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i] == range) return true;
-  return false;
-}
-
 /* Indices as what is the same in all turns, and then a number for each, which compilers add to one address; of sums in
  * another order they keep an address for each turn (46 of pooling did not fit in registers). */
 static tn_node *turns_last(const window *w, tn_node *value, const tn_node *turn) {
@@ -238,7 +230,7 @@ static tn_node *turns_last(const window *w, tn_node *value, const tn_node *turn)
     if (!tn__is_access(all.v[i]) || !tn__sum_read(all.v[i]->src[1], &sum)) continue;
     own.k0 = sum.k0;
     for (uint32_t k = 0; k < sum.n; k++) {
-      tn__sum *to = is_made_of(w->l->a, sum.term[k].t, turn) ? &own : &rest;
+      tn__sum *to = tn__hangs_on(w->l->a, sum.term[k].t, turn) ? &own : &rest;
       to->term[to->n++] = sum.term[k];
     }
     if (!own.n || !rest.n) continue;
@@ -259,10 +251,10 @@ static bool is_whole(const window *w, tn_node *value, tn_node *by) {
   tn__topo(w->l->a, &value, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     tn_node *n = all.v[i], *gate = tn__is_access(n) ? tn__gate_of(n) : NULL;
-    if (!tn__is_access(n) || !is_made_of(w->l->a, n, by)) continue;
+    if (!tn__is_access(n) || !tn__hangs_on(w->l->a, n, by)) continue;
     tn_node *base = tn__simplify_index(w->c, tn__substitute(w->c, n->src[1], &by, &zero, 1));
     bool along = tn__is_int_const(tn__simplify_index(w->c, tn__sub(w->c, tn__sub(w->c, n->src[1], base), by)), 0);
-    if (!along || (gate && is_made_of(w->l->a, gate, by)) || !tn__divisible(base, w->pack) ||
+    if (!along || (gate && tn__hangs_on(w->l->a, gate, by)) || !tn__divisible(base, w->pack) ||
         !tn__divisible(n->src[0]->src[0], w->pack) ||
         w->pack * (int64_t)tn__size_of(n->dtype) > w->l->target->access)
       return false;
@@ -285,7 +277,7 @@ static tn_node *kept_by(window *w, tn_node *value, int64_t pack) {
   own[n++] = f.lane;
   if (pack > 1) own[n++] = f.by = tn__fresh_range(l, tn__int(c, pack), AX_UNROLL, ROLE_KEPT);
   tn_node *loaded = value_in(w, value, &f);
-  if ((w->number && is_made_of(l->a, loaded, w->number)) || (f.by && !is_whole(w, loaded, f.by))) return NULL;
+  if ((w->number && tn__hangs_on(l->a, loaded, w->number)) || (f.by && !is_whole(w, loaded, f.by))) return NULL;
   if (f.turn && !f.by) loaded = turns_last(w, loaded, f.turn);
   if (f.turn) number = tn__mul(c, f.turn, tn__int(c, pack));
   if (f.by) number = tn__add(c, number, f.by);

@@ -318,14 +318,6 @@ static bool may_branch(const tn_node *n) {
   return tn__is_float(n->dtype) && tn__is_elementwise(n) && tn__ops[n->op].cost >= tn__ops[OP_DIV].cost;
 }
 
-static bool hangs_on(tn__printer *p, tn_node *n, const tn_node *r) {
-  tn__nodes all = {0};
-  tn__topo(&p->c->scratch, &n, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i] == r) return true;
-  return false;
-}
-
 /* Does the load ins[at] wait for what is computed of other neighbours' loads?  No compiler loads in front of a branch
  * what might not be there. */
 /* a choice: no is right */
@@ -333,7 +325,7 @@ static bool waits_for_others(tn__printer *p, uint32_t start, uint32_t end, uint3
   tn_node *n = p->part->ins[at];
   bool branches = false;
   if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM || tn__map_get(&p->packed, (uintptr_t)n, NULL) ||
-      tn__map_get(&p->copied, (uintptr_t)n, NULL) || !hangs_on(p, n->src[1], p->part->ins[start]) ||
+      tn__map_get(&p->copied, (uintptr_t)n, NULL) || !tn__hangs_on(&p->c->scratch, n->src[1], p->part->ins[start]) ||
       !counts(p, start, n->src[1]) || !counts(p, start, tn__gate_of(n)))
     return false;
   for (uint32_t i = start + 1; i < end; i++) {
@@ -372,16 +364,16 @@ static bool is_of(tn__printer *p, tn_node *n, const tn_node *r) {
   return !todo.n;
 }
 
-/* May it be worked out in front of the loop ins[start..end]: of counters that are known there, the lanes', and values
- * that stand before it? */
+/* May it be worked out where the loop ins[start] opens: of counters that are known there, the lanes', perhaps the
+ * loop's own, and values that stand before it? */
 /* a choice: no is right */
-static bool is_known_before(tn__printer *p, uint32_t start, tn_node *n) {
+static bool is_known_at(tn__printer *p, uint32_t start, bool own, tn_node *n) {
   tn__nodes all = {0};
   tn__topo(&p->c->scratch, &n, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     const tn_node *x = all.v[i];
-    bool lanes = x->op == OP_RANGE && x->ints[0] == AX_UPCAST, known = tn__map_getp(&p->name, x);
-    if (x == p->part->ins[start] || !(lanes || known || x->op == OP_CONST || tn__is_elementwise(x))) return false;
+    bool lanes = x->op == OP_RANGE && x->ints[0] == AX_UPCAST, turn = x == p->part->ins[start];
+    if (turn ? !own : !lanes && !tn__map_getp(&p->name, x) && x->op != OP_CONST && !tn__is_elementwise(x)) return false;
   }
   return true;
 }
@@ -400,11 +392,11 @@ static bool find_spot(tn__printer *p, uint32_t start, tn_node *load, tn_node *pl
       if (out->nown == MOST_TERMS) return false;
       out->own[out->nown++] = x;
     } else {
-      if (out->naround == MOST_TERMS || !is_known_before(p, start, x)) return false;
+      if (out->naround == MOST_TERMS || !is_known_at(p, start, false, x)) return false;
       out->around[out->naround++] = x;
     }
   }
-  return out->naround && hangs_on(p, place, r);
+  return out->naround && tn__hangs_on(&p->c->scratch, place, r);
 }
 
 static bool same_around(const spot *x, const spot *y) {
@@ -989,27 +981,14 @@ typedef struct batch {
   int64_t turns;
 } batch;
 
-/* Is it made of counters that are known where loop ins[start] opens, of its own and the lanes', and of values that
- * stand before it? */
-/* a choice: no is right */
-static bool is_known_in(tn__printer *p, uint32_t start, tn_node *n) {
-  tn__nodes all = {0};
-  if (n) tn__topo(&p->c->scratch, &n, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    const tn_node *x = all.v[i];
-    bool counter = x == p->part->ins[start] || (x->op == OP_RANGE && x->ints[0] == AX_UPCAST);
-    if (!counter && !tn__map_getp(&p->name, x) && x->op != OP_CONST && !tn__is_elementwise(x)) return false;
-  }
-  return true;
-}
-
 /* A load of neighbours at once, whose place and gate are known in front of all else that the turn does: may it stand
  * there?  *out: from where */
 /* a choice: no is right */
 static bool may_come_first(tn__printer *p, uint32_t start, tn_node *load, const tn_node *r, spot *out) {
   tn_node *gate = tn__gate_of(load), *first = r ? first_of(load->src[1], r) : NULL;
-  return first && wide_type(p, load, r) && tn__is_packed(load, r) && !ends_at(gate, r) && is_known_in(p, start, gate) &&
-         !(gate && hangs_on(p, gate, r)) && find_spot(p, start, load, first, out);
+  return first && wide_type(p, load, r) && tn__is_packed(load, r) && !ends_at(gate, r) &&
+         (!gate || (is_known_at(p, start, true, gate) && !tn__hangs_on(&p->c->scratch, gate, r))) &&
+         find_spot(p, start, load, first, out);
 }
 
 /* The loads of a loop that is gone through turn by turn, if they are all that it loads, and if compilers do not ask for
@@ -1040,7 +1019,7 @@ static bool find_batch(tn__printer *p, uint32_t start, batch *out) {
     if (n->src[0]->op != OP_PARAM || out->n == MOST_POINTERS ||
         !may_come_first(p, start, n, inner, &out->from[out->n]))
       return false;
-    gated |= tn__gate_of(n) && hangs_on(p, tn__gate_of(n), r);
+    gated |= tn__gate_of(n) && tn__hangs_on(&p->c->scratch, tn__gate_of(n), r);
     bytes += packed_bytes(n, inner);
     out->neighbours[out->n] = inner;
     out->load[out->n++] = n;

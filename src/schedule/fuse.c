@@ -1018,8 +1018,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     note_readers(f, in);
     return;
   }
-  if (placed)
-    root_placed(f, n, &in->want.v[in->host]);
+  if (placed) root_placed(f, n, &in->want.v[in->host]);
   else if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
   else tn__demand_inline(f, n, in, &in->want.v[in->host]);
 }

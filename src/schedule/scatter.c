@@ -35,9 +35,9 @@ enum {
   LINE_WAITS = 10, /* or where they ask those of their line, side by side (107 million in 39 us on an H200) */
   FLAT_MOVES = 6,  /* f32 moved where an update of a line is said where it goes: 8 bytes are stored, and read twice */
   MUCH_ASKED = 4,  /* launches in whose time is asked so much that what is asked for is worked out before */
-  OWN_STEPS = 16,   /* multiply-adds in the time that an owner of places asks whether an update is his; */
-  OWN_ASKED = 8,    /* so many each of its threads asks before anybody waits, */
-  OWN_LOADED = 24,  /* rows that are on their way together; */
+  OWN_STEPS = 16,  /* multiply-adds in the time that an owner of places asks whether an update is his; */
+  OWN_ASKED = 8,   /* so many each of its threads asks before anybody waits, */
+  OWN_LOADED = 24, /* rows that are on their way together; */
   OWN_MOST = 1 << 15 /* updates: if all go to one place, a group adds them alone, 24 in the time that memory takes */
 };
 

@@ -344,8 +344,29 @@ static void as_drawn(void **s) {
   }
 }
 
+/* Of arrays that no cache holds a running sum and the gradient of it, which runs the other way, are one kernel: its
+ * turns go one way only. */
+static void both_ways(void **state) {
+  static const char *const devices[] = {"ref:sm_90", "ref:opencl"};
+  (void)state;
+  for (int d = 0; d < 2; d++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d], .quiet = 1, .verify = "strict"});
+    assert_non_null(c);
+    tn_program *p = tn_program_begin(c);
+    tn_dim shape[] = {2, 37, 461300};
+    tn_tensor *x = tn_program_input(p, "x", TN_BF16, shape, 3), *w = tn_program_input(p, "w", TN_BF16, shape, 3), *g;
+    tn_tensor *y = tn_cumsum(tn_gelu(x), 1);
+    assert_int_equal(tn_grad(tn_sum(tn_mul(y, w), NULL, 0, false), 1, &x, &g), TN_OK);
+    assert_int_equal(tn_program_output(p, "y", y), TN_OK);
+    assert_int_equal(tn_program_output(p, "g", g), TN_OK);
+    if (tn_program_end(p) != TN_OK) fail_msg("%s: %s", devices[d], tn_last_error(c)->text);
+    tn_ctx_close(c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(same_for_all_threads),
-                                     cmocka_unit_test(rows_have_lanes), cmocka_unit_test(as_drawn)};
+                                     cmocka_unit_test(rows_have_lanes), cmocka_unit_test(as_drawn),
+                                     cmocka_unit_test(both_ways)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
