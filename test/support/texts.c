@@ -169,6 +169,7 @@ static void compile_waiting(language *l) {
   size_t size = 0;
   if (!l->n) return;
   for (int i = 0; l->dialect->head[i]; i++) append(&source, &size, l->dialect->head[i]);
+  if (l->dialect->group->turns) append(&source, &size, l->dialect->group->turns);
   if (l->tiles && l->dialect->group->tiles) append(&source, &size, l->dialect->group->tiles);
   append(&source, &size, l->waiting);
   if (!l->compile(l->target, source, log, sizeof log)) {
@@ -209,7 +210,9 @@ static tn__key start_key(const language *l) {
   tn__key key = chain(chain((tn__key){0, 0}, l->dialect->name), l->target);
   for (int i = 0; l->dialect->head[i]; i++) key = chain(key, l->dialect->head[i]);
   if (l->how) key = chain(key, l->how);
-  return l->dialect->group->tiles ? chain(key, l->dialect->group->tiles) : key;
+  const tn__group_words *words = l->dialect->group;
+  if (words->turns) key = chain(key, words->turns);
+  return words->tiles ? chain(key, words->tiles) : key;
 }
 
 /* Prints each, and compiles those that never were. */
