@@ -157,15 +157,18 @@ static void invoke(void *arg) {
   a->what(a->t, a->x);
 }
 
-/* Whatever goes wrong with a trial, it is no choice then, and no error of the caller's. */
-static bool try(tuning *t, trial *x, void (*what)(tuning *t, trial *x)) {
-  tn_ctx *c = t->c;
+/* Whatever goes wrong here, it leads to no choice, and is no error of the caller's. */
+static bool quietly(tn_ctx *c, void (*what)(void *arg), void *arg) {
   bool pending = c->err.status != TN_OK;
   tn_status status, failed = c->failed;
-  if (tn__mem_try(&c->mem, invoke, &(attempt){t, x, what}, &status)) return true;
+  if (tn__mem_try(&c->mem, what, arg, &status)) return true;
   if (!pending) tn_clear_error(c);
   c->failed = failed;
   return false;
+}
+
+static bool try(tuning *t, trial *x, void (*what)(tuning *t, trial *x)) {
+  return quietly(t->c, invoke, &(attempt){t, x, what});
 }
 
 static void drop(tuning *t, trial *x) {
@@ -243,14 +246,12 @@ static void close_trials(tuning *t) {
 
 static const tn__variant *tune_item(tuning *t) {
   tn_ctx *c = t->c;
-  tn_status status;
   if (c->cache.dir) t->taken = recall(t);
   if (t->taken || c->opt.tune <= 0) return t->taken;
   tn__work work = tn__work_begin(c);
-  bool good = tn__mem_try(&c->mem, tune, t, &status);
+  if (!quietly(c, tune, t)) t->taken = NULL;
   close_trials(t);
   tn__work_end(c, work);
-  if (!good) tn__mem_throw(&c->mem, status);
   return t->taken;
 }
 

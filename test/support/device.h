@@ -11,6 +11,8 @@ static inline const char *device_or(const char *otherwise) {
 }
 /* Has it memory of its own, and a vendor's library of functions? */
 static inline bool is_gpu(const char *device) { return !strncmp(device, "cuda", 4) || !strncmp(device, "opencl", 6); }
+/* Are some cases alone tried, as compiling or the interpreter takes its time there? */
+static inline bool is_sampled(void) { return getenv("CASES_EVERY") != NULL; }
 /* Is it this case's turn?  Where compiling takes its time, tests of many cases try every n-th, n being $CASES_EVERY,
  * from number $CASES_FIRST on. */
 static inline bool is_taken(unsigned long *seen) {

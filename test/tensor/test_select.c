@@ -368,7 +368,8 @@ static void chosen_ones_come_to_the_front(void **state) {
   static const tn_dim size[][2] = {{1, (1 << 14) + 131}, {1, 1 << 14}, {128, 130}};
   static int32_t x[MANY];
   static int64_t place[2 * MANY], want[2 * MANY];
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "1"});
+  const char *verify = is_sampled() ? "off" : "1";
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = verify});
   assert_non_null(c);
   unsigned long seen = 0;
   for (int s = 0; s < 3; s++)
