@@ -33,7 +33,8 @@ typedef struct tn__exact_memory {
   const int64_t *number; /* integers that inputs hold among others */
   uint32_t nnumber;
   tn__map place;
-  tn__vec(tn__exact_cell) cell;
+  tn__vec(tn__exact_cell) cell; /* in the order in which they were touched first */
+  uint32_t last[16];            /* of objects, by their number's last bits: the cell that was touched last */
 } tn__exact_memory;
 
 void tn__exact_memory_open(tn__exact_memory *m, tn__arena *a, uint64_t seed, uint32_t nbuf, const uint8_t *dtype,

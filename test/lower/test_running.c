@@ -9,6 +9,7 @@
 #include "support/device.h"
 #include "support/explained.h"
 #include "support/graph.h"
+#include "support/host_numbers.h"
 #include "support/terms.h"
 #include <math.h>
 #include <stdio.h>
@@ -206,16 +207,16 @@ static const program programs[] = {
     {"floats are not taken off again", sums_so_far, TN_F32, BEFORE, 0, 13, 6, 100, 1, NULL},
 };
 
+static uint64_t number(const void *of, int dtype, tn_dim i) {
+  const program *p = of;
+  if (dtype != TN_F32 && dtype != TN_F64) return tn__eval_cast(TN_I64, dtype, (uint64_t)(i * 31 % 251));
+  double x = (double)(i * 31 % 251) * 0.17 - 17;
+  return tn__eval_from_double(dtype, p->make == sums_by_key || p->make == sums_so_far ? fabs(x) : x);
+}
+
 static tn_tensor *made(tn_ctx *c, const void *of) {
   const program *p = of;
-  tn_dim n = p->outer * p->n * p->inner, shape[3] = {p->outer, p->n, p->inner};
-  tn_tensor *x = tn_mod(tn_mul_scalar(tn_arange(c, TN_I32, 0, (double)n, 1), 31), tn_full(c, TN_I32, NULL, 0, 251));
-  x = tn_cast(tn_reshape(x, shape, 3), (tn_dtype)p->dtype);
-  if (p->dtype == TN_F32 || p->dtype == TN_F64) x = tn_sub_scalar(tn_mul_scalar(x, 0.17), 17);
-  if (p->make == sums_by_key || p->make == sums_so_far) x = tn_abs(x);
-  x = tn_contiguous(x);
-  assert_int_equal(tn_realize(&x, 1), TN_OK);
-  return p->make(x, p);
+  return p->make(host_numbers(c, p->dtype, (tn_dim[]){p->outer, p->n, p->inner}, 3, number, p), p);
 }
 
 static void check_steps(const void *of, const char *device, const char *text) {
