@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SAID = 1 << 16, PATH_ROOM = 4096, MAX_JOBS = 64, COQ_LIMIT_MS = 120000, VERSION_LIMIT_MS = 10000, PATIENCE = 8 };
+enum { SAID = 1 << 16, PATH_ROOM = 4096, MAX_JOBS = 64, COQ_LIMIT_MS = 240000, VERSION_LIMIT_MS = 10000, PATIENCE = 8 };
 
 static bool start(tn__child *k, const char *const *argv, const char *input, int limit_ms) {
   bool good = tn__child_start(k, argv, input, limit_ms);

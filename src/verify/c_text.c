@@ -277,6 +277,7 @@ static turn_read call_turn(reader *r, const lambda *f, uint32_t turn) {
 typedef struct owned_read {
   ex to, first, step; /* the first one's of the first thread, and from each to the next */
   ex places;
+  uint32_t inside; /* is the thread there: for the first place, as for all */
   int64_t threads;
 } owned_read;
 
@@ -288,16 +289,19 @@ static ex first_of_turn(reader *r, const turn_read *x) {
 
 static void need_same(reader *r, ex a, ex b) { tn__c_put(r, (tn__c_ins){.code = TN__C_SAME, .a = a.reg, .b = b.reg}); }
 
-/* All threads take it alike, and it is of one of the places: of the one of this number, or of any. */
+/* All threads take it alike, it is of one of the places, of the one of this number or of any, and the same threads are
+ * there as for the first one. */
 static void check_turn(reader *r, const owned_read *o, const turn_read *x, ex number, bool adds) {
   ex from = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, x), o->first);
   tn__c_put(r, (tn__c_ins){.code = TN__C_ALIKE, .a = x->wanted, .b = from.reg, .n = o->threads});
   uint32_t unwanted = put_jump(r, TN__C_UNLESS, x->wanted);
   if (adds) {
     number = tn__c_arithmetic(r, TN__C_DIV, from, o->step);
+    need_same(r, tn__c_arithmetic(r, TN__C_LT, number, number_here(r, 0)), number_here(r, 0));
     need_same(r, tn__c_arithmetic(r, TN__C_LT, number, o->places), number_here(r, 1));
   }
   need_same(r, from, tn__c_arithmetic(r, TN__C_MUL, number, o->step));
+  tn__c_put(r, (tn__c_ins){.code = TN__C_SAME, .a = x->inside, .b = o->inside});
   land(r, unwanted);
 }
 
@@ -358,6 +362,7 @@ static void read_owned(reader *r) {
   o.places = number_here(r, (uint64_t)places);
   turn_read x = call_turn(r, &begin, number_here(r, 0).reg), next = call_turn(r, &begin, number_here(r, 1).reg);
   o.first = first_of_turn(r, &x);
+  o.inside = x.inside;
   o.step = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, &next), o.first);
   read_turns(r, &o, &begin, o.places, false);
   read_turns(r, &o, &turn, turns, true);

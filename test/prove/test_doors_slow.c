@@ -55,6 +55,7 @@ static void try_doors(tn_ctx *c, void *arg) {
   tn__cache none = {0};
   tn__proofs *p = tn__prove_collect(c, "nothing");
   p->only = NULL;
+  p->theories.n = 0; /* those written by hand, which take long to compile, have no part in it */
   install(p, "control", "forall x : R, x = x", NULL);
   for (int i = 0; i < DOORS; i++) {
     char name[32];

@@ -10,6 +10,7 @@
 #include "backend/cuda/target.h"
 #include "render/dialect.h"
 #include "run/runtime.h"
+#include "support/device.h"
 #include "support/forms.h"
 #include "support/pipeline.h"
 #include "tenet/tenet.h"
@@ -474,15 +475,16 @@ static tn__readback_result read_text(shelf *h, const printed *k, const char *s, 
   return tn__readback(h->c, &subject, why);
 }
 
-/* Every place that a change fits, over all kernels; of them `most`, drawn. */
+/* Every place that a change fits, over all kernels; of them `most`, drawn, or a quarter of that in a sampled run. */
 static score try_change(shelf *h, const struct change *x, FILE *survivors) {
   static text t;
   uint32_t place[2][4000], n = 0;
+  int most = is_sampled() ? (x->most + 3) / 4 : x->most;
   score all = {0};
   for (int k = 0; k < h->n; k++)
     for (uint32_t at = 1; h->kernel[k].text[at] && n < 4000; at++)
       if (x->make(&t, h->kernel[k].text, at)) place[0][n] = (uint32_t)k, place[1][n++] = at;
-  for (int i = 0; i < x->most && n; i++) {
+  for (int i = 0; i < most && n; i++) {
     uint32_t at = (uint32_t)(tn__hash_mix((uint64_t)(x - changes) * 100 + h->l->language, (uint64_t)i) % n);
     const printed *k = &h->kernel[place[0][at]];
     tn__sb why;

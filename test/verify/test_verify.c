@@ -12,6 +12,7 @@
 #include "lower/lower.h"
 #include "render/dialect.h"
 #include "support/ctx.h"
+#include "support/device.h"
 #include "tenet/tenet.h"
 #include "verify/bounds.h"
 #include "verify/value.h"
@@ -211,7 +212,7 @@ static void in_another_language(tn_ctx *c) {
 }
 
 static void compute_large(tn_ctx *c) {
-  tn_tensor *x = tn_slice(tn_contiguous(tn_full(c, TN_F32, DIMS(16000000), 2.0)), 0, 0, 16000000, 2);
+  tn_tensor *x = tn_slice(tn_contiguous(tn_full(c, TN_F32, DIMS(11000000), 2.0)), 0, 0, 11000000, 2);
   float v = 0;
   tn_read(tn_sum(tn_exp(x), NULL, 0, false), &v, sizeof v);
 }
@@ -262,9 +263,11 @@ static void the_rest(void **s) {
 static void nothing_in_silence(void **s) {
   char text[1000];
   (void)s;
-  said("1", compute_large, text, sizeof text);
-  assert_non_null(strstr(text, "is not compared with its graph: too large: "));
-  assert_non_null(strstr(text, "0 differ, 1 not compared\n"));
+  if (!is_sampled()) {
+    said("1", compute_large, text, sizeof text);
+    assert_non_null(strstr(text, "is not compared with its graph: too large: "));
+    assert_non_null(strstr(text, "0 differ, 1 not compared\n"));
+  }
   said("strict", refuse, text, sizeof text);
   assert_non_null(strstr(text, "1 not compared\n"));
   said("1", multiply, text, sizeof text);
