@@ -53,7 +53,7 @@ check-clang: deps-test ## the library and its command built by clang, optimised,
 # that others reach all values, or many mistakes.
 check-asan: deps-test ## all tests under the sanitizers of addresses, undefined behaviour and numbers that wrap
 	@$(call preset,asan)
-	@CASES_EVERY=15 $(call ctest,build-asan) --label-exclude '^(house|slow)$$' --exclude-regex '$(COQ_TESTS)'
+	@CASES_EVERY=10 $(call ctest,build-asan) --label-exclude '^(house|slow)$$' --exclude-regex '$(COQ_TESTS)'
 
 check-tsan: deps-test ## the threaded tests under the thread sanitizer
 	@$(call preset,tsan,tenet $(call programs,$(TSAN_MODULES)) $(subst .,_,$(TSAN_OTHERS:%=test_%)))

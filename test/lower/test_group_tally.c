@@ -141,6 +141,8 @@ static void check_alone(const void *of, const char *device, const char *text) {
 }
 
 static void compare(const program *p, tn_options opt, bool alone) {
+  static unsigned long seen;
+  if (!is_taken(&seen)) return;
   const char *device = opt.device;
   size_t bytes = 0, all = (size_t)(p->outer * width(p));
   int64_t *y = malloc((size_t)(p->n + p->keys) * sizeof *y);

@@ -306,8 +306,8 @@ static void test_no_memory(void **state) {
   size_t most = s.heap_peak + s.buffer_bytes + s.pool_bytes;
   tn_ctx_close(c);
   for (size_t more = 10; more < 100; more += 10) { /* per cent: it runs out here and there */
-    tn_options options = {.device = "cpu", .cache_dir = "", .tune = 1, .quiet = 1, .mem_limit = most + most * more / 100};
-    c = tn_ctx_open(&options);
+    size_t limit = most + most * more / 100;
+    c = tn_ctx_open(&(tn_options){.device = "cpu", .cache_dir = "", .tune = 1, .quiet = 1, .mem_limit = limit});
     assert_non_null(c);
     compute(c, 0, out);
     assert_int_equal(tn_last_error(c)->status, TN_OK);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "device/device.h"
+#include "support/device.h"
 #include "tenet/tenet.h"
 #include <math.h>
 #include <stdio.h>
@@ -129,7 +130,8 @@ static void drawn_products_are_the_same(void **state) {
   static const char *const devices[] = {"ref", "ref:sm_90", "ref:sm_80", "ref:cpu"};
   static float padded[MOST], plain[MOST], own[MOST];
   uint64_t seed = 20261127;
-  int rounded = 0, kernels = 0;
+  int rounded = 0, kernels = 0, tried = 0;
+  unsigned long seen = 0;
   (void)state;
   for (uint32_t i = 0; i < DRAWS; i++) {
     sample s = {.device = devices[draw(&seed, 4)], .dtype = draw(&seed, 2) ? TN_BF16 : TN_F16, .of = i % FORMULAS};
@@ -137,6 +139,8 @@ static void drawn_products_are_the_same(void **state) {
     char *with, *without, *other;
     s.batch = 1 + draw(&seed, 3);
     for (int z = 0; z < 4; z++) *sizes[z] = draw(&seed, 4) ? 1 + draw(&seed, LONGEST) : 8 * (1 + draw(&seed, 4));
+    if (!is_taken(&seen)) continue;
+    tried++;
     size_t n = compute(&s, true, BYTES, padded, &with);
     compute(&s, true, 0, plain, &without);
     compute(&s, false, 0, own, &other);
@@ -149,7 +153,7 @@ static void drawn_products_are_the_same(void **state) {
     free(without);
     free(other);
   }
-  assert_true(rounded >= DRAWS / 3 && kernels >= DRAWS / 3);
+  assert_true(rounded >= tried / 3 && kernels >= tried / 3);
 }
 
 /* Both products call the library, and one kernel stands between, as where no rows are padded. */

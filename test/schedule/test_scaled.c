@@ -3,6 +3,7 @@
  * floats give where an update is not finite. */
 #include "device/device.h"
 #include "schedule/fixed.h"
+#include "support/device.h"
 #include "tenet/tenet.h"
 #include "tensor/cell.h"
 #include "tensor/sort.h"
@@ -151,11 +152,13 @@ static void test_drawn(void **s) {
   static const int64_t sizes[][2] = {{1, 1}, {1, 9}, {2, 3}, {65, 1}, {65, 33}, {100, 257}, {PLACES, UPDATES}, {7, 0}};
   static sums x, other;
   int of_one = 0;
+  unsigned long seen = 0;
   (void)s;
   for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
       for (int form = 0; form < FORMS; form++)
         for (int times = 0; times < 3; times++) {
+          if (!is_taken(&seen)) continue;
           seed = i * 100 + (uint64_t)times * 10 + t;
           draw(&x, dtypes[t], sizes[i][0], sizes[i][1], times % 2 == 1);
           of_one += one_holds(&x);
@@ -171,7 +174,7 @@ static void test_drawn(void **s) {
           if (dtypes[t] == TN_F32) expect_same(&x, &other, "another form");
         }
   const int all = (int)(sizeof dtypes / sizeof *dtypes * (sizeof sizes / sizeof *sizes) * FORMS * 3);
-  assert_in_range(of_one, all / 3, all - all / 4);
+  if (!is_sampled()) assert_in_range(of_one, all / 3, all - all / 4);
 }
 
 /* What goes to one place, and what comes of it; repeat: the first of them so many times */

@@ -61,9 +61,11 @@ static void expect_all(const char *device, float launch) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1});
   assert_non_null(c);
   if (launch > AS_SAID) tn__device_get(c, 0)->target.launch = launch;
+  static unsigned long seen;
   for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int draw = 0; draw < DRAWS; draw++) {
       bool last = sizes[i].width > 1 && (int)(i % DRAWS) == draw;
+      if (!is_taken(&seen)) continue;
       for (int axis = 0; axis <= last; axis++)
         expect_sums(c, sizes[i].places, sizes[i].n, sizes[i].width, draw, axis);
     }

@@ -1,5 +1,5 @@
-/* Inputs of tests whose numbers come from the host: no schedule is compiled for them, nor compared with its graph, which
- * where every program is validated takes as long as the program that they are for. */
+/* Inputs of tests whose numbers come from the host: no schedule is compiled for them, nor compared with its graph,
+ * which where every program is validated takes as long as the program that they are for. */
 #ifndef TEST_SUPPORT_HOST_NUMBERS_H
 #define TEST_SUPPORT_HOST_NUMBERS_H
 #include "ir/eval.h"

@@ -119,7 +119,8 @@ static void steps(void **s) {
       tn_mode mode = modes[(d + k) % 2];
       tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d], .mode = mode, .quiet = 1, .verify = "strict"});
       assert_non_null(c);
-      if (step[k](c) != TN_OK) fail_msg("step %zu on %s, mode %d: %s", k, devices[d], (int)mode, tn_last_error(c)->text);
+      if (step[k](c) != TN_OK)
+        fail_msg("step %zu on %s, mode %d: %s", k, devices[d], (int)mode, tn_last_error(c)->text);
       tn_ctx_close(c);
     }
 }
