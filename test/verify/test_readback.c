@@ -522,7 +522,7 @@ static void try_language(tn_ctx *c, void *arg) {
   printf("%s: %d kernels, %d of %d changes refused, %d are no changes\n", h->l->dialect->name, h->n, all.refused,
          all.made, all.same);
   assert_true(all.refused >= (all.made - all.same) * 0.97);
-  assert_true(all.same <= all.made * 0.15);
+  if (!is_sampled()) assert_true(all.same <= all.made * 0.15);
 }
 
 /* ---- rows of the printer's tables ---- */
