@@ -18,6 +18,8 @@ preset = cmake --preset $(1) >/dev/null && cmake --build build-$(1) -j $(JOBS) $
 programs = $(foreach m,$(1),$(patsubst test/$(m)/test_%.c,test_$(m)_%,$(wildcard test/$(m)/test_*.c)))
 any = ($(shell echo $(1) | tr ' ' '|'))
 ctest = ctest --test-dir $(1) -j $(JOBS) --output-on-failure --no-tests=error
+# Stages that try in another way what `make test` tries, on request a part of it: PART=1/2, say.
+ctest-part = $(call ctest,$(1)) $$(tools/part)
 
 all: build/configured ## build the library and the tenet command, optimised, in build/
 	@cmake --build build -j $(JOBS)
@@ -53,7 +55,7 @@ check-clang: deps-test ## the library and its command built by clang, optimised,
 # that others reach all values, or many mistakes.
 check-asan: deps-test ## all tests under the sanitizers of addresses, undefined behaviour and numbers that wrap
 	@$(call preset,asan)
-	@CASES_EVERY=10 $(call ctest,build-asan) --label-exclude '^(house|slow)$$' --exclude-regex '$(COQ_TESTS)'
+	@CASES_EVERY=10 $(call ctest-part,build-asan) --label-exclude '^(house|slow)$$' --exclude-regex '$(COQ_TESTS)'
 
 check-tsan: deps-test ## the threaded tests under the thread sanitizer
 	@$(call preset,tsan,tenet $(call programs,$(TSAN_MODULES)) $(subst .,_,$(TSAN_OTHERS:%=test_%)))
@@ -61,7 +63,7 @@ check-tsan: deps-test ## the threaded tests under the thread sanitizer
 
 # An OpenCL driver compiles for long: fewer random graphs, and every seventh one of many cases.
 check-opencl: with-tests ## the tests of values on the first OpenCL device, and an epoch of training
-	@TENET_DEVICE=opencl:0 FUZZ_COUNT=10 CASES_EVERY=7 $(call ctest,build) --label-regex '^devices$$'
+	@TENET_DEVICE=opencl:0 FUZZ_COUNT=10 CASES_EVERY=7 $(call ctest-part,build) --label-regex '^devices$$'
 	@tools/check-accuracy build opencl:0 mlp 93
 
 check-levels: with-tests ## compiled values by each C compiler at each level of the processor, and for aarch64
