@@ -5,42 +5,15 @@
  * or it gets a buffer, written by a kernel of its own or by one that computes it anyway.  Gives each node's demands and
  * buffer.  Breaks nothing: the graph stays. */
 #include "rewrite/rewrite.h"
-#include "schedule/depend.h"
-#include <math.h>
+#include "schedule/fuse.h"
 #include <stdio.h>
 
 enum {
-  MAX_DEMANDS = 12,      /* a node wanted at more places goes to memory: recomputing would multiply */
-  FEW_KERNELS = 4,       /* which may look up what stands there at any number of places */
-  MAX_PARTS = 6,         /* in which a node is wanted, and all below it; others want these, too */
-  MAX_LOOKED_AT = 64,    /* of the places where a node is wanted, to tell how often it is computed */
-  LONG_JOIN = 16,        /* a join of more parts is stored part by part, */
-  JOIN_KERNEL = 16,      /* as many of equal shape in one kernel */
-  MAX_SEARCH = 20000,    /* nodes that a search for a dependence looks at */
-  MAX_MADE_ANEW = 256,   /* nodes below a value that few want, to tell what it takes to make it anew */
-  MAX_TRIES = 64,        /* kernels that one is tried to be joined with */
-  MAX_HOSTS = 16,        /* kernels that are asked whether they could store a value, too */
-  WORTH_STORING = 12,    /* multiply-adds of an element that are rather done once than in each kernel */
-  HIDDEN_WORK = 8,       /* multiply-adds that are done while an element is on its way */
-  FUNCTION = 10,         /* multiply-adds, at least, of a function like exp */
-  USUAL_FETCH = 4,       /* those in the time of a load from a cache, */
-  USUAL_BALANCE = 16,    /* or from memory, of devices that do not say */
-  GROUPS_OF_UNIT = 8,    /* rows for each unit that are enough, however long they are */
-  WAITING_GROUPS = 2,    /* of columns, one of which computes in a unit while the other waits for memory */
-  SELDOM = 4,            /* so many elements stored for each that another kernel wants are many */
-  SPARED = 2,            /* launches, where a kernel of few rows takes another's reduction, and that of its blocks */
-  MIN_PARALLEL = 16,     /* iterations around a fused reduction, which it must leave to the threads ... */
-  SHORT_ROW = 32,        /* terms of a reduction below another one, and of all of them, ... */
-  SMALL_NEST = 8192,     /* that few threads do in the time of a launch */
-  SMALL_WORK = 32768     /* ... unless there is this little to do (and no sum to split) */
+  JOIN_KERNEL = 16,   /* parts of equal shape of a long join in one kernel */
+  MAX_SEARCH = 20000, /* nodes that a search for a dependence looks at */
+  MAX_HOSTS = 16,     /* kernels that are asked whether they could store a value, too */
+  FUNCTION = 10       /* multiply-adds, at least, of a function like exp */
 };
-
-static const double UNEVEN = -1; /* terms of a kernel's reductions */
-static const double OF_FUNCTION = 2.5; /* instructions of a thread for each of its multiply-adds */
-
-/* A reduction may be computed somewhat more often than once an element: at the borders of windows, where half of it is
- * masked. */
-static const double MAX_REPEAT = 1.5;
 
 static tn_node *list_push(tn_ctx *c, tn_node *list, tn_node *const *more, uint32_t n) {
   tn_node *v[TN_MAX_RANK * 6];
@@ -108,104 +81,8 @@ void tn__demand_child(tn__fuse *f, tn_node *n, tn__demand *d, int i, tn_node *co
   tn__demand_put(f, s, d->k, d->child_idx[i], gate, env);
 }
 
-/* The axis that an operand of a comparison counts, whatever has been done to it; -1: it is no such counter */
-static int counted_axis(const tn_node *x) {
-  int axis = -1;
-  for (; x->op == OP_CAST || x->op == OP_EXPAND || x->op == OP_RESHAPE; x = x->src[0])
-    for (uint32_t i = 0; i < x->rank && x->op == OP_RESHAPE && axis < 0; i++)
-      if (!tn__is_int_const(x->dim[i], 1)) axis = (int)i;
-  return x->op == OP_IOTA ? axis : -1;
-}
-
-/* Is n, where a group's threads may sum up along a loop, the sums up to each place of a long axis?  *turn: which of
- * n's axes. */
-/* a choice: no is right */
-static bool is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn) {
-  const tn__target *t = &f->dev->target;
-  int64_t terms, turns;
-  if (!t->group || f->c->mode == TN_MODE_STRICT || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
-  const tn_node *x = n->src[0], *where = x->op == OP_WHERE ? x->src[0] : NULL;
-  while (where && where->op == OP_EXPAND) where = where->src[0];
-  if (!where || (where->op != OP_LE && where->op != OP_LT)) return false;
-  int axis[2] = {counted_axis(where->src[0]), counted_axis(where->src[1])}, summed = (int)n->ints[0];
-  if (axis[0] < 0 || axis[1] < 0 || (axis[0] == summed) == (axis[1] == summed)) return false;
-  int own = axis[axis[0] == summed];
-  *turn = (uint32_t)(own > summed ? own - 1 : own);
-  return tn__const_int(x->dim[summed], &terms) && tn__const_int(x->dim[own], &turns) && turns == terms &&
-         terms > TN__THREADS_TURNS && terms <= tn__scan_turns(t);
-}
-
-/* Is n, where a group's threads may exchange words, the sums of those that a number of their own sends to each place of
- * a block? */
-/* a choice: no is right */
-static bool is_exchange(const tn__fuse *f, const tn_node *n) {
-  int64_t terms, turns;
-  if (n->op != OP_SUM || n->nint != 1 || tn__size_of(n->dtype) != sizeof(uint32_t)) return false;
-  const tn_node *x = n->src[0], *all = x, *where;
-  while (x->op == OP_CAST || (tn__is_elementwise(x) && x->nsrc == 2)) x = x->src[0];
-  if (x->op != OP_WHERE || x->src[0]->op != OP_EQ) return false;
-  where = x->src[0];
-  int summed = (int)n->ints[0], axis[2] = {counted_axis(where->src[0]), counted_axis(where->src[1])};
-  if ((axis[0] < 0) == (axis[1] < 0)) return false;
-  int own = axis[0] < 0 ? axis[1] : axis[0];
-  return own != summed && tn__const_int(all->dim[summed], &terms) && tn__const_int(all->dim[own], &turns) &&
-         terms == turns && tn__target_exchanges(&f->dev->target, terms, 1);
-}
-
-/* Is n, where threads that run in step count together, how many before each place of a block have its key? */
-/* a choice: no is right */
-static bool is_rank(const tn__fuse *f, const tn_node *n) {
-  int64_t terms, turns;
-  if (n->op != OP_SUM || n->nint != 1) return false;
-  const tn_node *x = n->src[0], *both = x->op == OP_CAST ? x->src[0] : x;
-  if (both->op != OP_AND) return false;
-  const tn_node *part[2] = {both->src[0], both->src[1]};
-  for (int i = 0; i < 2; i++)
-    while (part[i]->op == OP_EXPAND) part[i] = part[i]->src[0];
-  int at = part[0]->op == OP_LT ? 0 : 1;
-  const tn_node *earlier = part[at], *alike = part[!at], *key = alike->src[0];
-  if (earlier->op != OP_LT || alike->op != OP_EQ || !tn__is_int(key->dtype) || key->lo < 0 || key->hi >= TN__TALLY_KEYS)
-    return false;
-  int summed = (int)n->ints[0], own = counted_axis(earlier->src[1]);
-  return counted_axis(earlier->src[0]) == summed && own >= 0 && own != summed &&
-         tn__const_int(x->dim[summed], &terms) && tn__const_int(x->dim[own], &turns) && terms == turns &&
-         tn__target_ranks(&f->dev->target, terms, TN__MOST_EXCHANGED);
-}
-
-/* Does kernel k exchange by what n counts, and nothing else?  Then the same group counts first (lower/in_step.c), be it
- * for several arrays that go to the same places. */
-/* a choice: no is right */
-static bool fits_exchange(const tn__fuse *f, const tn_node *n, int k) {
-  const tn__seed *g = &f->seeds.v[k];
-  bool alike = g->roots.n > 0;
-  for (uint32_t i = 1; i < g->roots.n; i++) alike &= tn__is_placed(g->roots.v[i]); /* which come beside the first */
-  return g->exchanges && !g->ranks && !g->others && alike && is_rank(f, n);
-}
-
-/* a choice: either is right */
-static double extents(tn_node *env, uint32_t set) {
-  double p = 1;
-  for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
-    if (set >> j & 1) p *= (double)tn__size_guess(env->src[j]->src[0]);
-  return p;
-}
-
-/* Is n an element at each turn of all the kernel's loops that want it at d? */
-/* a choice: no is right */
-static bool is_everywhere(const tn__fuse *f, const tn_node *n, const tn__demand *d) {
-  const tn__seed *g = &f->seeds.v[d->k];
-  return d->env == g->env && !d->gate && tn__numel_guess(n) >= extents(g->env, ~0u);
-}
-
 static void inline_reduce(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
-  uint32_t turn;
-  tn__seed *g = &f->seeds.v[d->k];
-  if (!g->along && is_scan(f, n, &turn) && is_everywhere(f, n, d)) g->along = d->idx->src[turn], g->alone = true;
-  bool exchanges = is_exchange(f, n) && is_everywhere(f, n, d), ranks = !exchanges && fits_exchange(f, n, d->k);
-  g->exchanges |= exchanges;
-  g->ranks |= ranks;
-  g->alone |= ranks; /* other stores would have loops of their own */
-  g->others |= !exchanges && !ranks && !is_rank(f, n);
+  tn__note_together(f, n, d);
   tn_node *x = n->src[0], *size[TN_MAX_RANK], *idx[TN_MAX_RANK];
   for (uint32_t i = 0; i < n->nint; i++) size[i] = x->dim[n->ints[i]];
   d->ranges = open_ranges(f, in, d, size, n->nint);
@@ -287,321 +164,6 @@ void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn__demand_child(f, n, d, 0, idx, gate, d->env);
 }
 
-/* ---- may a reduction be computed where it is wanted? ---- */
-
-uint32_t tn__ranges_in(tn__fuse *f, tn_node *idx, tn_node *gate, tn_node *env, bool *opaque) {
-  tn_node *roots[2] = {idx, gate};
-  tn__nodes all = {0};
-  tn__mark work = tn__arena_mark(f->a);
-  tn__topo(f->a, roots, gate ? 2 : 1, &all);
-  uint32_t set = 0;
-  for (uint32_t i = 0; i < all.n; i++) {
-    *opaque |= all.v[i]->op == OP_DATUM;
-    if (all.v[i]->op != OP_RANGE) continue;
-    for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
-      if (env->src[j] == all.v[i]) set |= 1u << j;
-  }
-  tn__arena_rewind(f->a, work);
-  return set;
-}
-
-static bool is_reduction(const tn_node *n) {
-  return tn__ops[n->op].group == G_REDUCE || n->op == OP_FOLD || n->op == OP_CONTRACT;
-}
-
-/* Does it stand in memory wherever it is wanted? */
-static bool is_stored(const tn__fuse *f, const tn_node *n) {
-  return n->op == OP_CONTIG || n->op == OP_DISTINCT || n->op == OP_SPANS || n->op == OP_SCATTER ||
-         (n->op == OP_PERMUTATION && !tn__spans_of(&f->dev->target, n));
-}
-
-/* The loops that n opens where it is computed */
-static uint32_t loops_of(const tn_node *n) {
-  if (n->op == OP_CONTRACT) return (uint32_t)n->ints[3];
-  return n->op == OP_FOLD ? 1 : tn__ops[n->op].group == G_REDUCE ? n->nint : 0;
-}
-
-double tn__terms_of(const tn_node *n) {
-  if (n->op != OP_CONTRACT) return is_reduction(n) ? tn__numel_guess(n->src[0]) / tn__numel_guess(n) : 1;
-  double terms = 1;
-  for (int64_t i = n->ints[0] + n->ints[1]; i < n->src[0]->rank; i++)
-    terms *= (double)tn__size_guess(n->src[0]->dim[i]);
-  return terms;
-}
-
-/* a choice: either is right */
-bool tn__row_is_kept(const tn__target *t, double elements) { return elements * sizeof(float) <= (double)t->registers; }
-
-/* a choice: either is right */
-bool tn__launches_decide(const tn__target *t, double elements) {
-  return elements * sizeof(float) <= SPARED * tn__target_launch_bytes(t);
-}
-
-/* a choice: either is right */
-bool tn__rows_suffice(const tn__target *t, double rows, double elements) {
-  bool kept = tn__row_is_kept(t, elements);
-  return !t->group || kept || rows <= (double)t->units || rows >= (double)t->units * GROUPS_OF_UNIT;
-}
-
-/* a choice: either is right */
-bool tn__columns_suffice(const tn__target *t, double columns, double elements) {
-  int in_step = t->subgroup ? t->subgroup : TN__USUAL_SUBGROUP;
-  bool kept = tn__row_is_kept(t, elements * (double)t->sector / sizeof(float));
-  return !t->group || kept || columns <= (double)t->units || columns >= (double)t->units * in_step * WAITING_GROUPS;
-}
-
-/* On devices of many threads: is a reduction below another one's loop left to enough of them?  Those of the outputs
- * share such work out, also where the kernel's outputs want it, too; a few short rows one thread may take. */
-/* a choice: either is right */
-static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, double outputs) {
-  const tn__target *t = &f->dev->target;
-  const tn__info *in = tn__info_of(f, n);
-  for (int i = tn__demand_last(f, in, d->k); i >= 0; i = in->want.v[i].before)
-    if (in->want.v[i].env == f->seeds.v[d->k].env) return true;
-  bool rows = is_reduction(n) && n->op != OP_CONTRACT;
-  if (!t->group || !rows || outputs >= (double)t->units * tn__usual_group(t)) return true;
-  return tn__terms_of(n) <= SHORT_ROW && extents(d->env, ~0u) * tn__terms_of(n) <= SMALL_NEST;
-}
-
-/* Is n made of x, as a few nodes tell?  Then x will stand in memory where n is reduced. */
-/* a choice: either is right */
-static bool rests_on(tn__fuse *f, const tn_node *n, const tn_node *x) {
-  tn__nodes todo = {0};
-  tn__map seen;
-  tn__mark work = tn__arena_mark(f->a);
-  tn__map_init(&seen, f->a);
-  for (uint32_t i = 0; i < n->nsrc; i++) tn__vec_push(f->a, &todo, n->src[i]);
-  bool found = false;
-  while (todo.n && !found && seen.n < MAX_LOOKED_AT) {
-    tn_node *y = todo.v[--todo.n];
-    if (tn__map_getp(&seen, y)) continue;
-    tn__map_putp(&seen, y, y);
-    found = y == x;
-    for (uint32_t i = 0; i < y->nsrc; i++) tn__vec_push(f->a, &todo, y->src[i]);
-  }
-  tn__arena_rewind(f->a, work);
-  return found;
-}
-
-/* Does the kernel that wants such sums at d go through each once, along a loop of its own?  Elsewhere each would be
- * made of all of its terms. */
-/* a choice: no is right */
-static bool fits_scan(tn__fuse *f, const tn_node *n, const tn__demand *d, uint32_t turn) {
-  const tn__seed *g = &f->seeds.v[d->k];
-  bool opaque = false;
-  tn_node *at = d->idx->src[turn];
-  uint32_t all = (1u << g->env->nsrc) - 1;
-  if (!is_everywhere(f, n, d) || g->product || g->keeps) return false;
-  for (uint32_t i = 0; i < g->chain.n; i++)
-    if (g->chain.v[i] != all) return false;
-  for (uint32_t i = 0; i < g->roots.n; i++)
-    if (tn__numel_guess(g->roots.v[i]) < extents(g->env, ~0u)) return false;
-  if (at->op == OP_MOD && at->src[1] == n->dim[turn]) at = at->src[0];
-  return at->op == OP_RANGE && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) == all && !opaque;
-}
-
-/* Is node `at` one of the sources of those up to `end`? */
-static bool is_wanted_before(const tn__fuse *f, uint32_t at, uint32_t end) {
-  for (uint32_t i = at + 1; i < end; i++)
-    for (uint32_t k = 0; k < f->order.v[i]->nsrc; k++)
-      if (f->order.v[i]->src[k] == f->order.v[at]) return true;
-  return false;
-}
-
-/* The index along which kernel k sums up, or will by one of the few nodes that come next, in blocks; NULL: none */
-/* a choice: no is right */
-static const tn_node *scans_along(tn__fuse *f, const tn_node *n, int k) {
-  uint32_t end = (uint32_t)(tn__info_of(f, n) - f->info), turn;
-  if (f->seeds.v[k].along) return f->seeds.v[k].along;
-  for (uint32_t i = end; i && end - i < MAX_LOOKED_AT;) {
-    const tn__info *in = &f->info[--i];
-    int last = tn__demand_last(f, in, k);
-    if (last < 0 || in->want.n != 1 || in->must || !is_scan(f, f->order.v[i], &turn)) continue;
-    const tn__demand *d = &in->want.v[last];
-    bool blocks = d->idx->src[turn]->op == OP_MOD && fits_scan(f, f->order.v[i], d, turn);
-    return blocks && !is_wanted_before(f, i, end) ? d->idx->src[turn] : NULL;
-  }
-  return NULL;
-}
-
-/* Beside such sums: is n another one, the same all along their loop, which each group has sooner made anew than another
- * kernel has begun?  So is what stands before a block of a long scan. */
-/* a choice: no is right */
-static bool fits_beside_scan(tn__fuse *f, const tn_node *n, const tn__demand *d, const tn_node *along) {
-  const tn__target *t = &f->dev->target;
-  const tn_node *by = along->op == OP_MOD ? along->src[1] : NULL;
-  const tn__seed *g = &f->seeds.v[d->k];
-  double all = 1;
-  int64_t terms;
-  bool opaque = false;
-  if (!g->along && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) != (1u << g->env->nsrc) - 1) return false;
-  if (d->env != g->env || d->gate || tn__ops[n->op].group != G_REDUCE || n->nint != 1) return false;
-  for (uint32_t i = 0; i < n->rank; i++) {
-    const tn_node *x = d->idx->src[i];
-    bool block = by && x->op == OP_IDIV && x->src[0] == along->src[0] && x->src[1] == by;
-    if (!block && x->op != OP_CONST && (x->op != OP_RANGE || x == along || (by && x == along->src[0]))) return false;
-    all *= (double)tn__size_guess(n->dim[i]);
-  }
-  return tn__const_int(n->src[0]->dim[n->ints[0]], &terms) &&
-         all * (double)terms * (double)tn__size_of(n->dtype) <= tn__target_launch_bytes(t) * (double)t->far_rate;
-}
-
-/* Little enough for the kernel's rows to be as few as they like */
-/* a choice: either is right */
-static bool is_small(const tn__demand *d, uint32_t outs) {
-  return extents(d->env, outs) <= SMALL_WORK && extents(d->env, ~0u) < TN__SPLIT_WORK;
-}
-
-/* Does no axis stand between those that n is reduced over?  They are one loop then. */
-/* a choice: either is right */
-static bool is_one_run(const tn_node *n) {
-  const tn_node *x = n->src[0];
-  int64_t next = -1;
-  for (uint32_t i = 0; i < n->nint; i++) {
-    if (tn__is_int_const(x->dim[n->ints[i]], 1)) continue;
-    for (; next >= 0 && next < n->ints[i]; next++)
-      if (!tn__is_int_const(x->dim[next], 1)) return false;
-    next = n->ints[i] + 1;
-  }
-  return true;
-}
-
-/* Few rows: is all that the kernel goes through for one of them as long as n's, and one loop, or short enough for a
- * group to keep?  Then they take no longer in one kernel than if each reduction were one: lowering cuts them into
- * blocks at every level (lower/split.c), or leaves each to a group, whichever is predicted to take less.  That spares
- * the launches of a reduction and of what adds up its blocks; where going through all rows takes longer than these,
- * it is of more use to others that reduce the same rows. */
-/* a choice: no is right */
-static bool are_even_rows(const tn__fuse *f, const tn_node *n, const tn__demand *d, uint32_t set) {
-  const tn__target *t = &f->dev->target;
-  const tn__seed *g = &f->seeds.v[d->k];
-  uint32_t outs = (1u << g->env->nsrc) - 1;
-  double terms = tn__terms_of(n), stored = extents(d->env, outs & ~set), reduced = extents(d->env, ~outs);
-  if (!t->group || f->c->mode == TN_MODE_STRICT || tn__ops[n->op].group != G_REDUCE) return false;
-  for (uint32_t i = 0; i < n->nint; i++)
-    if (!tn__is_const(n->src[0]->dim[n->ints[i]])) return false;
-  for (uint32_t i = 0; i < g->chain.n; i++)
-    if (g->chain.v[i] != set) return false;
-  while (terms > 1 && reduced > 1) reduced /= terms; /* reductions below one another */
-  bool as_long = (stored == 1 || stored == terms) && reduced == 1;
-  bool shared_out = tn__row_is_kept(t, terms) || is_one_run(n);
-  return as_long && (g->terms == 0 || g->terms == terms) && shared_out &&
-         tn__launches_decide(t, extents(d->env, set) * terms);
-}
-
-/* Rows of which some of what a kernel does goes through a elements, some through b: would a group for each leave units
- * without one, and none keep it?  Lowering cuts long rows into blocks where all is as long. */
-/* a choice: either is right */
-static bool leaves_units(const tn__fuse *f, double rows, double a, double b) {
-  const tn__target *t = &f->dev->target;
-  return a > 1 && b > 1 && a != b && t->group && f->c->mode != TN_MODE_STRICT && 2 * rows <= (double)t->units &&
-         !tn__row_is_kept(t, fmax(a, b));
-}
-
-/* The most that a kernel goes through for a row, where the loops around a reduction have so many turns: those of others
- * below which it stands go through the same row again and again. */
-/* a choice: either is right */
-static double row_of(const tn__seed *g, double turns) {
-  double once = turns;
-  while (g->longest > 1 && once > g->longest) once /= g->longest;
-  return fmax(g->longest, once == g->longest ? once : turns);
-}
-
-/* Does n reduce columns, whose elements lie apart in memory? */
-/* a choice: either is right */
-static bool lies_across(tn__fuse *f, const tn_node *n) {
-  const double *stride = tn__info_of(f, n->src[0])->stride;
-  for (uint32_t i = 0; i < n->nint; i++)
-    if (!tn__is_int_const(n->src[0]->dim[n->ints[i]], 1) && stride[n->ints[i]] <= 1) return false;
-  return true;
-}
-
-/* Is n a reduction of columns that the kernel then goes through again, and does a group for some of them not do?  By
- * kernels of their own all of that goes along memory. */
-/* a choice: either is right */
-static bool are_long_columns(tn__fuse *f, const tn_node *n, double columns, double again) {
-  const tn__target *t = &f->dev->target;
-  return t->group && f->c->mode != TN_MODE_STRICT && tn__ops[n->op].group == G_REDUCE && again > 1 &&
-         lies_across(f, n) && !tn__columns_suffice(t, columns, tn__terms_of(n)) &&
-         !tn__launches_decide(t, tn__numel_guess(n->src[0]));
-}
-
-/* Is reduction n, of rows of these outputs, the same for several others of which each is a long reduction itself?  A
- * group for what they have in common would go through these one after the other, by one thread each; where that takes
- * longer than launches, n is a kernel of its own, and each of the others has a group. */
-/* a choice: either is right */
-static bool stands_around(const tn__fuse *f, const tn__seed *g, const tn_node *n, uint32_t set) {
-  const tn__target *t = &f->dev->target;
-  bool around = false;
-  for (uint32_t i = 0; i < g->reduced.n; i++) around |= (g->reduced.v[i] & set) == set && g->reduced.v[i] != set;
-  return around && t->group && f->c->mode != TN_MODE_STRICT && !g->product && tn__ops[n->op].group == G_REDUCE &&
-         !tn__launches_decide(t, tn__numel_guess(n->src[0]));
-}
-
-/* Does the kernel reduce over rows of more of these outputs, or of less, than n does?  Groups go through rows of one
- * kind: loops that one of two has, and the other not, would be a thread's. */
-/* a choice: either is right */
-static bool has_other_rows(const tn__fuse *f, const tn__seed *g, const tn_node *n, uint32_t set) {
-  bool other = false;
-  for (uint32_t i = 0; i < g->chain.n; i++) other |= extents(g->env, g->chain.v[i] ^ set) > 1;
-  return other && f->dev->target.group && is_reduction(n) && n->op != OP_CONTRACT;
-}
-
-/* n computed at d: each element once, and nested under loops that the kernel can put outermost. */
-/* a choice: no is right */
-static bool fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
-  bool opaque = false;
-  tn_node *env = d->env;
-  uint32_t turn;
-  if (env->nsrc > 31 || f->seeds.v[d->k].loops + loops_of(n) > TN__MAX_LOOPS) return false;
-  if (f->seeds.v[d->k].along && !is_reduction(n)) return is_everywhere(f, n, d);
-  const tn_node *along = f->dev->target.group && is_reduction(n) ? scans_along(f, n, d->k) : NULL;
-  if (along && fits_beside_scan(f, n, d, along)) return true;
-  if (f->seeds.v[d->k].along) return false;
-  if (is_scan(f, n, &turn) && !fits_scan(f, n, d, turn)) return false;
-  uint32_t set = tn__ranges_in(f, d->idx, d->gate, env, &opaque), nout = f->seeds.v[d->k].env->nsrc,
-           outs = (1u << nout) - 1;
-  if (opaque) return false;
-  if (fits_exchange(f, n, d->k)) return true;
-  if (f->seeds.v[d->k].ranks) return false;
-  if (tn__info_of(f, n)->inline_dot) return true; /* its repeats are kept in a row of scratch memory */
-  if (extents(env, set) > tn__numel_guess(n) * MAX_REPEAT) return false;
-  uint32_t last = set ? 32 - (uint32_t)__builtin_clz(set) : 0, before = last ? (uint32_t)((1ull << last) - 1) : 0;
-  const tn__seed *g = &f->seeds.v[d->k];
-  if (set & ~outs) return (before & ~set) == 0 && !g->few && stays_parallel(f, n, d, extents(env, outs));
-  /* what a product's rows or columns have in common of a sum would keep threads from sharing out the product */
-  if (f->dev->target.group && g->product && !g->keeps && set != outs && !rests_on(f, n, g->product)) return false;
-  for (uint32_t i = 0; i < g->chain.n; i++)
-    if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
-  double rows = extents(env, set);
-  if (has_other_rows(f, g, n, set)) return false;
-  if (stands_around(f, g, n, set) || are_long_columns(f, n, rows, extents(env, ~set))) return false;
-  if (leaves_units(f, rows, row_of(g, extents(env, ~set)), tn__terms_of(n))) return false;
-  if (g->few || (rows < MIN_PARALLEL && !is_small(d, outs))) return are_even_rows(f, n, d, set);
-  return is_small(d, outs) || n->op == OP_CONTRACT || tn__rows_suffice(&f->dev->target, rows, tn__terms_of(n));
-}
-
-/* Output ranges under which a kernel has a long reduction */
-static void note_reduced(tn__fuse *f, tn__seed *g, const tn_node *n, uint32_t set) {
-  if (tn__terms_of(n) > SHORT_ROW) tn__vec_push(f->a, &g->reduced, set);
-}
-
-/* The kernel reduces n at d. */
-static void note_chain(tn__fuse *f, const tn_node *n, const tn__demand *d) {
-  bool opaque = false;
-  tn__seed *g = &f->seeds.v[d->k];
-  double terms = tn__terms_of(n);
-  uint32_t outs = (1u << g->env->nsrc) - 1, set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque) & outs;
-  note_reduced(f, g, n, set);
-  bool few = extents(d->env, set) < MIN_PARALLEL && !is_small(d, outs);
-  g->few |= few && are_even_rows(f, n, d, set);
-  g->terms = g->terms == 0 || g->terms == terms ? terms : UNEVEN;
-  g->longest = fmax(g->longest, terms);
-  for (uint32_t i = 0; i < g->chain.n; i++)
-    if (g->chain.v[i] == set) return;
-  tn__vec_push(f->a, &g->chain, set);
-}
-
 /* ---- a buffer, and who writes it ---- */
 
 /* Are the output loops that the indices walk the outer ones?  A store in inner ones alone wants them outside, where a
@@ -631,7 +193,7 @@ static bool covers(tn__fuse *f, tn_node *n, const tn__demand *d) {
     for (uint32_t j = 0; j < i; j++)
       if (d->idx->src[j] == x) return false;
   }
-  return walks_outer(d) && fits(f, n, d);
+  return walks_outer(d) && tn__fuse_fits(f, n, d);
 }
 
 static int first_of(const tn__fuse *f, int k) { return f->seeds.v[k].first; }
@@ -674,117 +236,9 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
 /* A kernel cannot load what it is storing: may n be computed wherever else in kernel k it is wanted? */
 /* a choice: no is right */
 static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
-  for (int i = tn__demand_last(f, in, k); is_reduction(n) && i >= 0; i = in->want.v[i].before)
-    if (!fits(f, n, &in->want.v[i])) return false;
+  for (int i = tn__demand_last(f, in, k); tn__is_reduction(n) && i >= 0; i = in->want.v[i].before)
+    if (!tn__fuse_fits(f, n, &in->want.v[i])) return false;
   return true;
-}
-
-/* Those ranges, and all around them: each of their turns computes anew what hangs on those alone.  Where threads share
- * out the loops over outputs, each computes for itself what several of these have in common. */
-/* a choice: either is right */
-static uint32_t with_outer(const tn__fuse *f, const tn_node *env, uint32_t set) {
-  for (uint32_t j = 0; f->dev->target.group && j < env->nsrc && j < 32; j++)
-    if (env->src[j]->ints[0] == AX_LOOP) set |= 1u << j;
-  for (uint32_t outer = set >> 1; outer; outer >>= 1) set |= outer;
-  return set;
-}
-
-/* How often the loops of kernel k (-1: of any) that want n compute each of its elements: at all places of a stencil, in
- * all windows; of a copy, which somebody wants to be made once, in all loops around.  What tiles of a product load, or
- * rows keep, or a group sums up along or exchanges, is computed once. */
-/* a choice: either is right */
-static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
-  double most = 1, each[MAX_LOOKED_AT];
-  for (uint32_t i = 0; i < in->want.n && i < MAX_LOOKED_AT; i++) {
-    const tn__demand *d = &in->want.v[i];
-    bool opaque = false;
-    each[i] = 0;
-    if (k >= 0 && d->k != k) continue;
-    const tn__seed *g = &f->seeds.v[d->k];
-    if (g->tiled || g->keeps || g->along || g->exchanges) return 1;
-    uint32_t set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque);
-    each[i] = extents(d->env, n->op == OP_CONTIG ? with_outer(f, d->env, set) : set) / tn__numel_guess(n);
-    if (opaque) each[i] = 1;
-    double all = each[i];
-    for (uint32_t j = 0; j < i; j++)
-      if (in->want.v[j].env == d->env && in->want.v[j].k == d->k) all += each[j];
-    most = fmax(most, all);
-  }
-  return most;
-}
-
-/* What it takes to store or load an element of n by way of memory, in multiply-adds */
-/* a choice: either is right */
-static double move_of(const tn__fuse *f, const tn_node *n) {
-  const tn__target *t = &f->dev->target;
-  double size = (double)tn__size_of(n->dtype), move = t->balance > 0 ? (double)t->balance : USUAL_BALANCE;
-  /* what is stored, and read at once, stays where threads have it for each other */
-  if (2 * tn__numel_guess(n) * size <= t->far) move /= (double)t->far_rate;
-  return move * size / sizeof(float);
-}
-
-/* ... and to load it where it is near */
-static double load_of(const tn__fuse *f) {
-  return f->dev->target.fetch > 0 ? (double)f->dev->target.fetch : USUAL_FETCH;
-}
-
-static double wide(const tn_node *n) { return fmax(1, (double)tn__size_of(n->dtype) / sizeof(float)); }
-
-/* Multiply-adds that an element takes.  What functions are said to take counts vectors' arithmetic; a thread of a group
- * takes more instructions (sm_90: tanh 40 for 14, exp 20 for 10, log 28 for 12, sine 45 for 16). */
-/* a choice: either is right */
-static double work_of(const tn__fuse *f, const tn_node *n, const tn__info *made) {
-  double more = f->dev->target.group ? (OF_FUNCTION - 1) * made->functions : 0;
-  return (made->flops + more) * wide(n);
-}
-
-/* Is it quicker to store n once and to load it than to compute it at each place where kernel k (-1: any) wants it?  A
- * copy is stored by the way where k computes it. */
-/* a choice: either is right */
-static bool is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in, int k) {
-  if (!tn__is_elementwise(n) && n->op != OP_CONTIG) return false;
-  const tn__info *made = n->op == OP_CONTIG ? tn__info_of(f, n->src[0]) : in;
-  double load = load_of(f), times = repeats(f, n, in, k), flops = fmax(0, work_of(f, n, made) - HIDDEN_WORK);
-  double more = (times - 1) * (load * made->loads + flops) - times * load - 2 * move_of(f, n);
-  double launch = tn__target_launch_guess(&f->dev->target);
-  return more > 0 && more * tn__numel_guess(n) > launch;
-}
-
-/* Does it take more multiply-adds to make an element of n of what surely is in memory? */
-/* a choice: either is right */
-static bool takes_more(tn__fuse *f, tn_node *n, double most) {
-  tn__nodes todo = {0};
-  tn__map seen;
-  tn__mark work = tn__arena_mark(f->a);
-  tn__map_init(&seen, f->a);
-  tn__vec_push(f->a, &todo, n);
-  double all = 0;
-  while (todo.n && all <= most && seen.n <= MAX_MADE_ANEW) {
-    tn_node *x = todo.v[--todo.n];
-    if (tn__map_getp(&seen, x)) continue;
-    tn__map_putp(&seen, x, x);
-    bool memory = x->op == OP_PARAM || is_reduction(x) || is_stored(f, x);
-    if (memory || x->op == OP_GATHER) all += load_of(f);
-    if (tn__is_elementwise(x)) all += tn__ops[x->op].cost * wide(x);
-    for (uint32_t i = 0; !memory && i < x->nsrc; i++) tn__vec_push(f->a, &todo, x->src[i]);
-  }
-  tn__arena_rewind(f->a, work);
-  return todo.n || all > most;
-}
-
-/* Do all kernels but one want so few of its elements that they sooner make those anew than have all stored? */
-/* a choice: either is right */
-static bool is_seldom_wanted(tn__fuse *f, tn_node *n, const tn__info *in) {
-  double most = 0, all = 0, elements = tn__numel_guess(n);
-  for (uint32_t i = 0; i < in->want.n; i++) {
-    double volume = 0;
-    for (int j = tn__demand_last(f, in, in->want.v[i].k); j >= 0; j = in->want.v[j].before)
-      volume += extents(in->want.v[j].env, ~0u);
-    most = fmax(most, volume);
-    all += extents(in->want.v[i].env, ~0u);
-  }
-  double others = all - most;
-  return others * SELDOM <= elements && !takes_more(f, n, elements * move_of(f, n) / others);
 }
 
 /* a choice: no is right */
@@ -794,7 +248,7 @@ static int find_host(tn__fuse *f, tn_node *n, tn__info *in) {
     const tn__seed *g = &f->seeds.v[d->k];
     if ((g->alone && !g->along) || (in->tiled && g->tiled) || g->size > TN__MAX_KERNEL ||
         g->roots.n >= TN__MAX_STORES || !covers(f, n, d) || !fits_again(f, n, in, d->k) ||
-        is_quicker_stored(f, n, in, d->k))
+        tn__is_quicker_stored(f, n, in, d->k))
       continue;
     asked++;
     f->searches++; /* for its other users: they must not have to run before d's kernel */
@@ -851,7 +305,7 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, const tn_node *join
     if (tn__is_int_const(size[axis], 0)) continue;
     tn_node *env = open_outputs(f, n, size, idx);
     idx[axis] = tn__add(c, s->begin, idx[axis]);
-    bool fits = p.env == env && span->n > LONG_JOIN && ++in_kernel < JOIN_KERNEL;
+    bool fits = p.env == env && span->n > TN__LONG_JOIN && ++in_kernel < JOIN_KERNEL;
     if (p.k < 0 || !fits) {
       p.k = new_kernel(f, n, env);
       if (in->kernel < 0) in->kernel = p.k;
@@ -898,11 +352,6 @@ static void root_placed(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn__demand_child(f, n, d, 2, d->idx->src, NULL, d->env);
 }
 
-/* a choice: either is right */
-static bool long_join(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *span) {
-  return tn__join_spans(f, n, axis, span) > LONG_JOIN && !tn__without_elements(n);
-}
-
 /* What the library call that computes a node reads */
 static void note_readers(tn__fuse *f, const tn__info *in) {
   for (int o = 0; in->conv && o < 3; o++)
@@ -910,16 +359,6 @@ static void note_readers(tn__fuse *f, const tn__info *in) {
   if (!in->gemm) return;
   tn__vec_push(f->a, &tn__info_of(f, in->gemm->a.base)->readers, in->kernel);
   tn__vec_push(f->a, &tn__info_of(f, in->gemm->b.base)->readers, in->kernel);
-}
-
-/* On group devices: a product wanted inside the loops of a reduction would be computed by the few threads that those
- * keep busy. */
-/* a choice: either is right */
-static bool under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in) {
-  if (!f->dev->target.group || (n->op != OP_CONTRACT && !in->tiled) || in->inline_dot) return false;
-  for (uint32_t i = 0; i < in->want.n; i++)
-    if (in->want.v[i].env != f->seeds.v[in->want.v[i].k].env) return true;
-  return false;
 }
 
 /* Does nobody but kernel k want it?  What k stored of it nobody would read. */
@@ -940,7 +379,7 @@ static void enter_host(tn__fuse *f, tn_node *n, tn__info *in) {
     tn__layout_fix(f, n, false);
     tn__vec_push(f->a, &f->seeds.v[k].roots, n);
   }
-  note_chain(f, n, &in->want.v[in->host]);
+  tn__note_chain(f, n, &in->want.v[in->host]);
   tn__demand_inline(f, n, in, &in->want.v[in->host]);
   /* other places in the same kernel compute it too (fits_again) */
   for (uint32_t i = 0; i < in->want.n; i++)
@@ -981,14 +420,14 @@ static void send_beside(tn__fuse *f, tn_node *n, tn__info *in, int k) {
 static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   tn__spans span = {0};
   uint32_t axis = 0;
-  if (long_join(f, n, &axis, &span)) {
+  if (tn__long_join(f, n, &axis, &span)) {
     in->buf = new_buf(f, n, in);
     tn__layout_fix(f, n, false);
     root_join(f, n, in, n, axis, &span);
     return;
   }
   uint32_t turn;
-  bool apart = n->op == OP_SCATTER || tn__is_called(in) || under_loops(f, n, in) || is_scan(f, n, &turn);
+  bool apart = n->op == OP_SCATTER || tn__is_called(in) || tn__under_loops(f, n, in) || tn__is_scan(f, n, &turn);
   in->host = apart ? -1 : find_host(f, n, in);
   if (in->host >= 0) {
     enter_host(f, n, in);
@@ -1009,7 +448,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   bool placed = tn__is_placed(n); /* one after the other of those that go to places, of which there may be more */
   tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, placed ? n->src[1]->dim : n->dim, idx);
   in->kernel = new_kernel(f, n, env);
-  note_reduced(f, &f->seeds.v[in->kernel], n, (uint32_t)((1ull << env->nsrc) - 1));
+  tn__note_reduced(f, &f->seeds.v[in->kernel], n, (uint32_t)((1ull << env->nsrc) - 1));
   /* a scatter's two parts have loops of their own */
   f->seeds.v[in->kernel].alone = tn__is_called(in) || n->op == OP_SCATTER;
   in->host = (int)in->want.n;
@@ -1021,125 +460,6 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   if (placed) root_placed(f, n, &in->want.v[in->host]);
   else if (n->op == OP_SCATTER) root_scatter(f, n, &in->want.v[in->host]);
   else tn__demand_inline(f, n, in, &in->want.v[in->host]);
-}
-
-/* a choice: either is right */
-bool tn__worth_storing(const tn__info *in) { return in->flops >= WORTH_STORING || in->loads >= 3; }
-
-/* Is n at every place no more than one of its sources, or made of no data at all, but of a few counters?  However many
- * want it. */
-/* a choice: no is right */
-static bool costs_nothing(tn__fuse *f, tn_node *n, const tn__info *in) {
-  if (in->flops <= 0 && in->loads <= 0) return true;
-  if (!in->data && in->flops < WORTH_STORING) return true;
-  for (uint32_t i = 0; i < in->want.n; i++)
-    if (!tn__join_branch(f, n, in->want.v[i].idx->src)) return false;
-  return true;
-}
-
-/* What n, moved, or with a number's bits taken off or put to it, is made of; NULL: it is another thing */
-/* a choice: no is right */
-static const tn_node *changed_bit(const tn_node *n) {
-  if (tn__ops[n->op].group == G_MOVE || n->op == OP_BITCAST) return n->src[0];
-  if (n->op != OP_XOR) return NULL;
-  const tn_node *bits = n->src[1];
-  while (tn__ops[bits->op].group == G_MOVE) bits = bits->src[0];
-  return bits->op == OP_CONST ? n->src[0] : NULL;
-}
-
-/* Is it what stands in memory in another type, or, for few kernels that look it up at many places, moved, or with a bit
- * of it changed?  Then it costs no more than to load it. */
-/* a choice: either is right */
-static bool is_as_stored(tn__fuse *f, const tn_node *n, const tn__info *in) {
-  uint32_t kernels = 0;
-  if (n->op == OP_CAST) return tn__info_of(f, n->src[0])->buf >= 0;
-  for (uint32_t i = 0; i < in->want.n; i++) kernels += in->want.v[i].before < 0;
-  if (kernels > FEW_KERNELS) return false;
-  for (const tn_node *x = n; x; x = changed_bit(x)) n = x;
-  return n->op == OP_PARAM || is_stored(f, n);
-}
-
-/* Is it wanted in loops whose turns come one after the other?  Others would share the work out. */
-/* a choice: either is right */
-static bool in_order(const tn__demand *d) {
-  for (uint32_t i = 0; i < d->env->nsrc; i++)
-    if (d->env->src[i]->ints[0] == AX_ORDER) return true;
-  return false;
-}
-
-/* Does each kernel want it at as many places as it has? */
-/* a choice: no is right */
-static bool is_wanted_once(const tn_node *n, const tn__info *in) {
-  for (uint32_t i = 0; i < in->want.n; i++)
-    if (in->want.v[i].before >= 0 || extents(in->want.v[i].env, ~0u) > tn__numel_guess(n)) return false;
-  return true;
-}
-
-/* Is it sooner made of a value below it, wherever it is wanted, than stored and loaded?  Several values that have the
- * same one below them then cost memory once; and not at all, if that one is sooner made of what is in memory. */
-/* a choice: either is right */
-static bool is_remade(tn__fuse *f, tn_node *n, const tn__info *in) {
-  const tn__target *t = &f->dev->target;
-  if (!t->group) return false;
-  double move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * (double)tn__size_of(n->dtype) / sizeof(float);
-  tn_node *below = tn__fuse_made_of(f, n, 2 * move);
-  if (in->below) return below && tn__info_of(f, below)->buf >= 0 && is_wanted_once(n, in);
-  if (below) tn__info_of(f, below)->below = true;
-  return below;
-}
-
-/* Is it wanted in parts, all of which together are no more than it is?  Then no kernel computes what another one does,
- * as where a gradient goes to all that was concatenated. */
-/* a choice: either is right */
-static bool is_parted(tn__fuse *f, const tn_node *n, const tn__info *in) {
-  double wanted = 0, elements = tn__numel_guess(n);
-  bool opaque = false;
-  for (uint32_t i = 0; i < in->want.n && wanted <= elements && !opaque; i++) {
-    const tn__demand *d = &in->want.v[i];
-    wanted += extents(d->env, tn__ranges_in(f, d->idx, d->gate, d->env, &opaque));
-  }
-  return in->want.n > 1 && in->want.n <= MAX_PARTS && wanted <= elements && !opaque;
-}
-
-/* Is it gathered by loaded numbers, so that each element, or the few that lie side by side, comes with a sector of its
- * own, and do these take longer in all kernels but one than to store it there and to load it?  There it lies whole. */
-/* a choice: either is right */
-static bool is_gathered_once(tn__fuse *f, const tn_node *n, uint32_t kernels) {
-  const tn_node *x = n->src[0];
-  if (n->op != OP_GATHER || kernels < 2 || !tn__info_of(f, n->src[1])->data) return false;
-  const double *stride = tn__info_of(f, x)->stride;
-  double bytes = (double)tn__size_of(n->dtype), beside = 1;
-  for (uint32_t i = 1; i < x->rank; i++)
-    if (stride[i] == 1) beside = fmax(beside, (double)tn__size_guess(x->dim[i]));
-  double sectors = fmax(1, f->dev->target.sector / (beside * bytes)) * move_of(f, x);
-  double less = (kernels - 1) * (sectors - move_of(f, n)) - move_of(f, n);
-  return less * tn__numel_guess(n) > tn__target_launch_guess(&f->dev->target);
-}
-
-static bool must_store(tn__fuse *f, tn_node *n, tn__info *in) {
-  if (in->must || tn__is_called(in) || is_stored(f, n)) return true;
-  if (n->dtype == TN__INDEX) return false; /* a size is no element */
-  if (costs_nothing(f, n, in)) return false; /* a choice: no is right */
-  if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n, in)) return true; /* a choice: either is right */
-  uint32_t axis;
-  tn__spans span = {0};
-  if (in->want.n && long_join(f, n, &axis, &span)) return true; /* a choice: either is right */
-  uint32_t kernels = 0;
-  bool all_fit = true, reduction = is_reduction(n);
-  for (uint32_t i = 0; i < in->want.n; i++) {
-    const tn__demand *d = &in->want.v[i];
-    bool first = true;
-    for (uint32_t j = 0; j < i; j++) first = first && in->want.v[j].k != d->k;
-    kernels += first;
-    if (f->seeds.v[d->k].size > TN__MAX_KERNEL && !is_as_stored(f, n, in)) return true;
-    if (reduction && (!fits(f, n, d) || in_order(d) || (in->tiled && f->seeds.v[d->k].tiled))) all_fit = false;
-  }
-  if (reduction && kernels == 1 && under_loops(f, n, in)) return true; /* a choice: either is right */
-  if (reduction) return !all_fit || kernels > 1;
-  bool computed = tn__is_elementwise(n) && kernels > 1 && tn__worth_storing(in);
-  bool shared = (computed || is_gathered_once(f, n, kernels)) && !is_parted(f, n, in) && !is_seldom_wanted(f, n, in) &&
-                !is_remade(f, n, in);
-  return shared || is_quicker_stored(f, n, in, -1); /* a choice: either is right */
 }
 
 static void choose_library(tn__fuse *f, tn_node *n, tn__info *in) {
@@ -1155,12 +475,12 @@ static void decide(tn__fuse *f, tn_node *n) {
   if (n->op == OP_PARAM || n->op == OP_SINK) return;
   if (n->dtype == TN__INDEX && !in->must && !in->want.n) return;
   choose_library(f, n, in);
-  if (must_store(f, n, in)) {
+  if (tn__must_store(f, n, in)) {
     materialise(f, n, in);
     return;
   }
   for (uint32_t i = 0; i < in->want.n; i++) {
-    if (is_reduction(n)) note_chain(f, n, &in->want.v[i]);
+    if (tn__is_reduction(n)) tn__note_chain(f, n, &in->want.v[i]);
     tn__demand_inline(f, n, in, &in->want.v[i]);
   }
 }
@@ -1169,7 +489,7 @@ static void decide(tn__fuse *f, tn_node *n) {
 /* a choice: either is right */
 static void estimate(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
-  if (n->op == OP_PARAM || is_reduction(n) || is_stored(f, n)) {
+  if (n->op == OP_PARAM || tn__is_reduction(n) || tn__is_stored(f, n)) {
     in->loads = 1;
     in->data = true;
     return;
@@ -1203,7 +523,7 @@ static void put_out(tn__fuse *f, const tn_node *n, int out) {
 static void find_stored_output(tn__fuse *f, uint32_t i) {
   tn_node *n = f->sink->src[i], *root = n;
   while (root->op == OP_RESHAPE) root = root->src[0];
-  if (root == n || !is_stored(f, root) || tn__info_of(f, root)->out >= 0) return;
+  if (root == n || !tn__is_stored(f, root) || tn__info_of(f, root)->out >= 0) return;
   put_out(f, n, -1);
   put_out(f, root, (int)i);
 }
@@ -1213,120 +533,4 @@ void tn__fuse_decide(tn__fuse *f) {
   for (uint32_t i = 0; i < f->sink->nsrc; i++) put_out(f, f->sink->src[i], (int)i);
   for (uint32_t i = 0; i < f->sink->nsrc; i++) find_stored_output(f, i);
   for (uint32_t i = f->order.n; i && i--;) decide(f, f->order.v[i]);
-}
-
-/* ---- kernels side by side ---- */
-
-/* Does it reduce anything, or store it, under some of its output loops alone? */
-static bool nests(const tn__seed *g) {
-  uint32_t all = (uint32_t)((1ull << g->env->nsrc) - 1);
-  for (uint32_t i = 0; i < g->chain.n; i++)
-    if (g->chain.v[i] != all) return true;
-  return false;
-}
-
-/* By what they are, and how much it is that both read; whether one needs the other is another question. */
-/* a choice: no is right */
-static bool may_join(const tn__fuse *f, int a, int b, const tn_node *shared) {
-  const tn__target *t = &f->dev->target;
-  const tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
-  if (x->env != y->env || x->roots.n + y->roots.n > TN__MAX_STORES || x->size + y->size > TN__MAX_KERNEL ||
-      x->loops + y->loops > TN__MAX_LOOPS)
-    return false;
-  bool few = x->few || y->few;
-  bool alike = !x->chain.n == !y->chain.n, long_read = t->group && !tn__launches_decide(t, tn__numel_guess(shared));
-  if (!alike && (!long_read || nests(x) || nests(y))) return false;
-  if (few && x->terms != y->terms) return false;
-  if (x->chain.n && leaves_units(f, extents(x->env, x->chain.v[0]), x->longest, y->longest)) return false;
-  for (uint32_t i = 0; i < x->chain.n; i++)
-    for (uint32_t j = 0; j < y->chain.n; j++) {
-      uint32_t s = x->chain.v[i] & y->chain.v[j];
-      if (few ? x->chain.v[i] != y->chain.v[j] : s != x->chain.v[i] && s != y->chain.v[j]) return false;
-    }
-  return true;
-}
-
-static void join(tn__fuse *f, tn__depends *d, int a, int b) {
-  tn__seed *x = &f->seeds.v[a], *y = &f->seeds.v[b];
-  tn__depends_join(f, d, a, b, a);
-  for (uint32_t i = 0; i < y->roots.n; i++) {
-    tn__info_of(f, y->roots.v[i])->kernel = a;
-    tn__vec_push(f->a, &x->roots, y->roots.v[i]);
-  }
-  for (uint32_t i = 0; i < y->chain.n; i++) tn__vec_push(f->a, &x->chain, y->chain.v[i]);
-  x->size += y->size;
-  x->loops += y->loops - y->env->nsrc;
-  x->longest = fmax(x->longest, y->longest);
-  y->roots.n = 0;
-}
-
-typedef tn__vec(int) kernels;
-
-/* a choice: no is right */
-static bool can_join(const tn__fuse *f, int k) {
-  return f->seeds.v[k].roots.n && f->seeds.v[k].roots.n < TN__MAX_STORES;
-}
-
-/* Where the last MAX_TRIES kernels begin that can still be joined; those among them that cannot are dropped. */
-/* a choice: either is right */
-static uint32_t tidy(const tn__fuse *f, kernels *k) {
-  uint32_t from = k->n, n = 0, end = k->n;
-  while (from && n < MAX_TRIES) n += can_join(f, k->v[--from]);
-  for (uint32_t i = k->n = from; i < end; i++)
-    if (can_join(f, k->v[i])) k->v[k->n++] = k->v[i];
-  return from;
-}
-
-/* Finds which of those from the first on kernel a needs, or is needed by. */
-static void mark_some(tn__fuse *f, tn__depends *d, const kernels *r, uint32_t first, int a, const tn_node *shared) {
-  uint32_t from = d->place.v[a], to = from;
-  for (uint32_t i = first; i < r->n; i++) {
-    if (!f->seeds.v[r->v[i]].roots.n || !may_join(f, a, r->v[i], shared)) continue;
-    uint32_t at = d->place.v[r->v[i]];
-    if (at < from) from = at;
-    if (at > to) to = at;
-  }
-  tn__depends_mark(f, d, a, from, to);
-}
-
-/* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write.
- * `readers`: of the value at a position; a joins them. */
-static void join_readers(tn__fuse *f, tn__depends *d, kernels *readers, int a, int *now) {
-  const tn__seed *g = &f->seeds.v[a];
-  if (g->alone || !g->env->nsrc) return;
-  double volume = extents(g->env, ~0u);
-  for (uint32_t i = 0; i < d->loads.v[a].n; i++) { /* more, once it has taken in another */
-    uint32_t at = d->loads.v[a].v[i];
-    const tn_node *shared = f->order.v[at];
-    kernels *r = &readers[at];
-    if (tn__numel_guess(shared) < volume) continue;
-    uint32_t first = tidy(f, r);
-    mark_some(f, d, r, first, a, shared);
-    for (uint32_t j = first; j < r->n; j++) {
-      int b = r->v[j];
-      if (b == a || !f->seeds.v[b].roots.n || !may_join(f, a, b, shared) || tn__depends_marked(d, a, b)) continue;
-      join(f, d, a, b);
-      now[b] = a;
-      mark_some(f, d, r, j + 1, a, shared);
-    }
-    if (!r->n || r->v[r->n - 1] != a) tn__vec_push(f->a, r, a);
-  }
-}
-
-/* Kernels over the same ranges that read the same and do not need each other become one, with several outputs. */
-void tn__fuse_join(tn__fuse *f) {
-  tn__depends d;
-  int *now = tn__arena_alloc(f->a, (f->seeds.n + 1) * sizeof *now);
-  kernels *readers = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *readers);
-  tn__depends_find(f, &d);
-  for (int a = 0; a < (int)f->seeds.n; a++) {
-    now[a] = a;
-    join_readers(f, &d, readers, a, now);
-  }
-  tn__map_init(&f->places, f->a); /* by the kernels that there are now */
-  for (uint32_t i = 0; i < f->order.n; i++)
-    for (uint32_t j = 0; j < f->info[i].want.n; j++) {
-      for (int *k = &f->info[i].want.v[j].k; *k != now[*k];) *k = now[*k];
-      tn__demand_link(f, &f->info[i], j);
-    }
 }

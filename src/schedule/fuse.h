@@ -8,7 +8,8 @@ enum {
   TN__MAX_STORES = 8,   /* values that one kernel stores beside each other */
   /* That one kernel is planned with: lowering makes copies, and takes TN__MAX_RANGES in all.  A sum that would open
    * more is stored, which costs its elements once: by far less than so many loops around each other run through. */
-  TN__MAX_LOOPS = 40
+  TN__MAX_LOOPS = 40,
+  TN__LONG_JOIN = 16 /* a join of more parts is stored part by part */
 };
 
 /* Ranges while kernels are planned: those over the axes of what a kernel stores are numbered by axis, so that kernels
@@ -220,9 +221,34 @@ void tn__conv_strides(const tn__conv *v, const tn_node *n, double *stride); /* t
 
 typedef tn__vec(uint32_t) tn__numbers;
 
-/* fuse.c: decides what stands in memory.  emit.c: kernel bodies.  gemm.c: contractions for the library. */
+/* fuse.c: decides what stands in memory.  side_by_side.c: joins kernels.  emit.c: kernel bodies.  gemm.c: contractions
+ * for the library. */
 void tn__fuse_decide(tn__fuse *f);
 void tn__fuse_join(tn__fuse *f);
+/* fits.c: may n be computed at d?  Each element once, and nested under loops that the kernel can put outermost. */
+bool tn__fuse_fits(tn__fuse *f, tn_node *n, const tn__demand *d);
+void tn__note_chain(tn__fuse *f, const tn_node *n, const tn__demand *d); /* its kernel reduces n there */
+/* ... or n is what it stores, under this set of its output loops */
+void tn__note_reduced(tn__fuse *f, tn__seed *g, const tn_node *n, uint32_t set);
+/* Rows of which some of what a kernel does goes through a elements, some through b: would a group for each leave units
+ * without work? */
+bool tn__leaves_units(const tn__fuse *f, double rows, double a, double b);
+bool tn__is_reduction(const tn_node *n);
+bool tn__is_stored(const tn__fuse *f, const tn_node *n); /* does it stand in memory wherever it is wanted? */
+double tn__extents(tn_node *env, uint32_t set); /* turns of that set of the loops, together */
+/* stored.c: must n stand in memory?  Is it quicker to store it once and to load it than to compute it at each place
+ * where kernel k (-1: any) wants it? */
+bool tn__must_store(tn__fuse *f, tn_node *n, tn__info *in);
+bool tn__is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in, int k);
+bool tn__long_join(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *span);
+bool tn__under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in);
+/* together.c: is n, where a group's threads may sum up along a loop, the sums up to each place of a long axis?  *turn:
+ * which of n's axes.  Is it an element at each turn of all the kernel's loops that want it at d?  Does kernel k exchange
+ * by what n counts, and nothing else? */
+bool tn__is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn);
+bool tn__is_everywhere(const tn__fuse *f, const tn_node *n, const tn__demand *d);
+bool tn__fits_exchange(const tn__fuse *f, const tn_node *n, int k);
+void tn__note_together(tn__fuse *f, const tn_node *n, const tn__demand *d); /* d's kernel reduces n there */
 /* made_of.c: the lowest value that all goes through that n is made of, in at most so many multiply-adds from there;
  * NULL: there is none. */
 tn_node *tn__fuse_made_of(tn__fuse *f, tn_node *n, double most);
