@@ -40,6 +40,7 @@ typedef struct tn__printer {
   int count;        /* lanes of its vectors */
   int64_t piece;    /* which of an accumulator's vectors it is at */
   const char *rest; /* the lanes in which there is something to do; NULL: all */
+  int64_t first;    /* how many these are, 0: not a constant */
   uint32_t nrest;
   struct { /* inside.c: of the vector loop that is being printed */
     tn__nodes tests; /* comparisons, */

@@ -11,6 +11,7 @@
 #include "tenet_embed.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SAME = TN__LANES_SAME, MOVES = TN__LANES_MOVES, VECTOR = TN__LANES_VECTOR };
@@ -600,9 +601,29 @@ static const char *mask_of(tn__printer *p, const access *a) {
   return a->mask ? a->mask : tn__print_format(p, "tn_all_boolx%d(1)", p->count);
 }
 
+/* The first lanes that are wanted, where that is a constant and no other lane is; 0: a mask says */
+static int64_t first_lanes(const tn__printer *p, const access *a) {
+  return !a->mask ? p->count : a->mask == p->rest ? p->first : 0;
+}
+
+/* Cells that are so far apart, of the first n lanes */
+static const char *cells_apart(tn__printer *p, const access *a, int64_t n) {
+  const char *type = type_of(p, a->cell), *back = a->spaced < 0 ? "back" : "apart";
+  const char *by = a->spaced < 0 ? "" : tn__print_format(p, "%" PRId64 ", ", a->spaced);
+  tn__lanes_need(p, a->spaced < 0 ? tn__print_format(p, "#define tn_back_%s(p, n) tn_back_##n##_%s(p)", type, type)
+                                  : tn__print_format(p, "#define tn_apart_%s(p, s, n) tn_apart_##s##_##n##_%s(p)", type,
+                                                     type));
+  tn__lanes_need(p, tn__print_format(p, "TN_%s(%d, %s, boolx%d, %s%" PRId64 ")", a->spaced < 0 ? "BACK" : "APART",
+                                     p->count, type, p->count, by, n));
+  return tn__print_format(p, "tn_%s_%s(%s, %s%" PRId64 ")", back, type, a->place, by, n);
+}
+
 static const char *cells_at(tn__printer *p, const access *a) {
   const char *type = type_of(p, a->cell), *x;
-  if (a->spaced) {
+  int64_t first = first_lanes(p, a);
+  if (a->spaced && first) {
+    x = cells_apart(p, a, first);
+  } else if (a->spaced) {
     tn__lanes_need(p, tn__print_format(p, "TN_SPACED(%d, %s, boolx%d)", p->count, type, p->count));
     x = tn__print_format(p, "tn_spaced_%s(%s, %" PRId64 ", %s)", type, a->place, a->spaced, mask_of(p, a));
   } else if (a->index) {
@@ -706,6 +727,15 @@ void tn__lanes_acc(tn__printer *p, tn_node *n) {
     tn__print_line(p, "%s %s = tn_all_%s(%s);", type_of(p, n->dtype), piece_of(p, n, i), type_of(p, n->dtype), init);
 }
 
+/* Are all lanes of it combined in the end?  Else what stands in a lane that nobody wants is of no interest. */
+static bool is_combined(const tn__printer *p, const tn_node *acc) {
+  for (uint32_t i = 0; i < p->part->n; i++) {
+    const tn_node *n = p->part->ins[i];
+    if (n->op == OP_GETACC && n->src[0] == acc && n->nsrc <= 2) return true;
+  }
+  return false;
+}
+
 static void set_lanes(tn__printer *p, tn_node *n) {
   tn_node *value = n->src[1];
   int dtype = n->src[0]->dtype;
@@ -715,7 +745,8 @@ static void set_lanes(tn__printer *p, tn_node *n) {
   for (uint32_t i = 0; fused && i < 2; i++) factor[i] = as_kind(p, value->src[i], dtype);
   if (fused) x = apply(p, OP_FMA, dtype, factor);
   else x = apply(p, (int)n->ints[0], dtype, (const char *[]){cell, as_kind(p, value, dtype)});
-  if (p->rest) x = apply(p, OP_WHERE, dtype, (const char *[]){p->rest, tn__print_format(p, "(%s)", x), cell});
+  if (p->rest && is_combined(p, n->src[0]))
+    x = apply(p, OP_WHERE, dtype, (const char *[]){p->rest, tn__print_format(p, "(%s)", x), cell});
   tn__print_line(p, "%s = %s;", cell, x);
 }
 
@@ -774,6 +805,7 @@ static void put_turn(tn__printer *p, const vector_loop *l, const char *rest, boo
   tn__lanes_forms(p, l->start, l->end);
   p->inside.chosen = chosen;
   p->rest = NULL;
+  p->first = rest && rest[strspn(rest, "0123456789")] == 0 ? strtoll(rest, NULL, 10) : 0;
   if (rest) {
     p->rest = tn__print_format(p, "t%" PRIu32, p->nrest++);
     tn__print_line(p, "const boolx%d %s = tn_first_boolx%d(%s);", p->count, p->rest, p->count, rest);

@@ -13,7 +13,7 @@
  * With accumulators, which are vectors a<N>_0, a<N>_1, ... of V cells each, all vectors one after the other:
  *   if (n == MOST) { { const i64 i = 0; ... } { const i64 i = V; ... } ... }
  *   else { if (0 < n) { const i64 i = 0; const boolxV t<N> = tn_first_boolxV(n - 0); ... } if (V < n) { ... } ... }
- * Where there is a t<N>, nothing is loaded, stored or accumulated in the lanes in which it is false.
+ * Where there is a t<N>, nothing is stored in the lanes in which it is false, nor accumulated where lanes are combined.
  * Where counters are compared in a vector loop, and nearly all vectors are inside (inside.c), its body is
  *   const i64 v<N> = ...;  if (INSIDE) { ... } else { ... }     without those comparisons, and with them, or
  *   if (CASE) { ... } else { if (CASE) { ... } else { ... } }   between constants that one counter is compared with,
@@ -27,6 +27,8 @@
  *   tn_store_T(p, v)        p[l] = v[l]                tn_store_if_T(p, v, m)    so where m
  *   tn_gather_T(p, i, m)    p[i[l]] where m, else 0 and not read; i of i32; tn_gather_far_T: of i64
  *   tn_spaced_T(p, s, m)    p[s l] where m, else 0 and not read; s is -1, 2, 3 or 4
+ *   tn_apart_T(p, s, n)     p[s l] in the first n lanes, else p[0]; s, 2 to 4, and n are constants
+ *   tn_back_T(p, n)         p[-l] in the first n lanes, else p[0]
  *   tn_scatter_T(p, i, v, m)   p[i[l]] = v[l] where m, lane after lane; tn_scatter_far_T
  *   tn_turn_T(p, q, r, s, n, m)   p[b q + a] = r[a s + b] for a < min(n, V), b < min(m, V)
  *   tn_first_boolxV(n)      l < n in lane l, n > 0     tn_across_T(x, h)         x[l ^ h] in lane l

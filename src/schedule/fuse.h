@@ -243,8 +243,8 @@ bool tn__is_quicker_stored(tn__fuse *f, const tn_node *n, const tn__info *in, in
 bool tn__long_join(tn__fuse *f, tn_node *n, uint32_t *axis, tn__spans *span);
 bool tn__under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in);
 /* together.c: is n, where a group's threads may sum up along a loop, the sums up to each place of a long axis?  *turn:
- * which of n's axes.  Is it an element at each turn of all the kernel's loops that want it at d?  Does kernel k exchange
- * by what n counts, and nothing else? */
+ * which of n's axes.  Is it an element at each turn of all the kernel's loops that want it at d?  Does kernel k
+ * exchange by what n counts, and nothing else? */
 bool tn__is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn);
 bool tn__is_everywhere(const tn__fuse *f, const tn_node *n, const tn__demand *d);
 bool tn__fits_exchange(const tn__fuse *f, const tn_node *n, int k);

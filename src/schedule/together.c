@@ -1,8 +1,8 @@
-/* Reductions for which a group's threads do something together along all of them: sums up to each place of an axis, words
- * that are sent to places of a block, and counts of those before with the same key.
+/* Reductions for which a group's threads do something together along all of them: sums up to each place of an axis,
+ * words that are sent to places of a block, and counts of those before with the same key.
  *
- * Needs devices of groups; elsewhere there are none.  Gives, while kernels are planned, what a kernel has of them, since
- * little else can stand beside.  Breaks nothing: a reduction that is not known here is one like any other. */
+ * Needs devices of groups; elsewhere there are none.  Gives, while kernels are planned, what a kernel has of them,
+ * since little else can stand beside.  Breaks nothing: a reduction that is not known here is one like any other. */
 #include "schedule/fuse.h"
 
 /* The axis that an operand of a comparison counts, whatever has been done to it; -1: it is no such counter */
@@ -89,7 +89,8 @@ bool tn__is_everywhere(const tn__fuse *f, const tn_node *n, const tn__demand *d)
 void tn__note_together(tn__fuse *f, const tn_node *n, const tn__demand *d) {
   uint32_t turn;
   tn__seed *g = &f->seeds.v[d->k];
-  if (!g->along && tn__is_scan(f, n, &turn) && tn__is_everywhere(f, n, d)) g->along = d->idx->src[turn], g->alone = true;
+  if (!g->along && tn__is_scan(f, n, &turn) && tn__is_everywhere(f, n, d))
+    g->along = d->idx->src[turn], g->alone = true;
   bool exchanges = is_exchange(f, n) && tn__is_everywhere(f, n, d), ranks = !exchanges && tn__fits_exchange(f, n, d->k);
   g->exchanges |= exchanges;
   g->ranks |= ranks;

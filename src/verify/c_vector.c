@@ -182,6 +182,38 @@ static ex access_lanes(call *k, bool stores, bool indexed, bool masked) {
   return out;
 }
 
+/* What follows is done if v < n: where it has to be said up to where. */
+static uint32_t put_if_below(reader *r, uint32_t v, uint32_t n) {
+  uint32_t is = tn__c_cells(r, 1);
+  put_arith(r, TN__C_LT, TN_I64, is, number(r, v), n);
+  return tn__c_put(r, (tn__c_ins){.code = TN__C_UNLESS, .a = is});
+}
+
+/* p[step l] in the first n lanes, in the others p[0]: what lies between these is there, since both ends are. */
+static ex first_apart(call *k, uint32_t step, uint32_t n) {
+  ex index = new_vector(k->r, TN_I64, k->lanes);
+  tn__c_put(k->r, (tn__c_ins){.code = TN__C_SOME, .a = n});
+  for (uint32_t l = 0; l < k->lanes; l++) {
+    tn__c_put(k->r, (tn__c_ins){.code = TN__C_MOVE, .dst = index.reg + l, .a = number(k->r, 0)});
+    uint32_t beyond = put_if_below(k->r, l, n);
+    put_arith(k->r, TN__C_MUL, TN_I64, index.reg + l, number(k->r, l), step);
+    k->r->ins.v[beyond].n = k->r->ins.n;
+  }
+  k->arg[1] = index;
+  k->narg = 2;
+  return access_lanes(k, false, true, false);
+}
+
+static ex call_apart(call *k) {
+  if (k->narg != 3) tn__c_refuse(k->r, "another number of arguments");
+  return first_apart(k, scalar(k, 1, TN_I64), scalar(k, 2, TN_I64));
+}
+
+static ex call_back(call *k) {
+  if (k->narg != 2) tn__c_refuse(k->r, "another number of arguments");
+  return first_apart(k, number(k->r, -1), scalar(k, 1, TN_I64));
+}
+
 /* Cells that are s apart are a load at indices. */
 static ex call_spaced(call *k) {
   ex index = new_vector(k->r, TN_I64, k->lanes);
@@ -228,13 +260,6 @@ static ex call_across(call *k) {
   for (uint32_t l = 0; l < k->lanes; l++)
     tn__c_put(k->r, (tn__c_ins){.code = TN__C_MOVE, .dst = out.reg + l, .a = x.reg + (l ^ (uint32_t)h->v)});
   return out;
-}
-
-/* What follows is done if v < n: where it has to be said up to where. */
-static uint32_t put_if_below(reader *r, uint32_t v, uint32_t n) {
-  uint32_t is = tn__c_cells(r, 1);
-  put_arith(r, TN__C_LT, TN_I64, is, number(r, v), n);
-  return tn__c_put(r, (tn__c_ins){.code = TN__C_UNLESS, .a = is});
 }
 
 /* v * step + add */
@@ -301,7 +326,8 @@ static const struct {
     {"tn_all_", call_all},         {"tn_first_", call_first},     {"tn_step_", call_step},
     {"tn_load_if_", call_load_if}, {"tn_load_", call_load},       {"tn_store_if_", call_store_if},
     {"tn_store_", call_store},     {"tn_gather_far_", call_gather}, {"tn_gather_", call_gather},
-    {"tn_spaced_", call_spaced},   {"tn_scatter_far_", call_scatter}, {"tn_scatter_", call_scatter},
+    {"tn_spaced_", call_spaced},   {"tn_apart_", call_apart},     {"tn_back_", call_back},
+    {"tn_scatter_far_", call_scatter}, {"tn_scatter_", call_scatter},
     {"tn_pick_", call_where},      {"tn_where_", call_where},     {"tn_of_bool_", call_of_bool},
     {"tn_cast_", call_cast},       {"tn_across_", call_across},   {"tn_turn_", call_turn},
     {"tn_", call_bool},

@@ -117,6 +117,30 @@ static void test_lanes(void **state) {
                       "}\n");
 }
 
+/* Sums for five places two cells apart, and cells backwards: without masks, and lanes that nobody wants sum up, too. */
+static void test_apart(void **state) {
+  tn_ctx *c = *state;
+  lin *l = lin_new(c, "A");
+  c->vector_bytes = 32;
+  tn_node *out = lin_buf(l, TN_F32, true), *x = lin_buf(l, TN_F32, false), *y = lin_buf(l, TN_F32, false);
+  tn_node *acc = lin_acc(l, tn__const_num(c, TN_F32, 0), 0, 8);
+  tn_node *k = lin_range(l, tn__int(c, 3), AX_REDUCE, 0), *u = lin_range(l, tn__int(c, 5), AX_UPCAST, 1);
+  tn_node *at = lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, u, tn__int(c, 2)), k);
+  lin_setacc(l, OP_ADD, acc, lin_load(l, x, at, NULL), u);
+  lin_end(l, u);
+  tn_node *end = lin_end(l, k), *w = lin_range(l, tn__int(c, 5), AX_UPCAST, 2);
+  tn_node *back = lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, w, tn__int(c, -1)), tn__int(c, 4));
+  tn_node *sum = lin_op2(l, OP_ADD, lin_getacc(l, OP_ADD, acc, end, w), lin_load(l, y, back, NULL));
+  lin_store(l, OP_STORE, out, w, sum, NULL);
+  lin_end(l, w);
+  const char *text = rendered(c, l);
+  assert_non_null(strstr(text, " = tn_apart_f32x8(&b1[v"));
+  assert_non_null(strstr(text, ", 2, 5);"));
+  assert_non_null(strstr(text, " = tn_back_f32x8(&b2[v"));
+  assert_null(strstr(text, "tn_where_"));
+  assert_null(strstr(text, "tn_spaced_"));
+}
+
 /* Constants are exact, whatever they are. */
 static void test_constants(void **state) {
   tn_ctx *c = *state;
@@ -176,6 +200,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_elementwise, setup, teardown),
       cmocka_unit_test_setup_teardown(test_lanes, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_apart, setup, teardown),
       cmocka_unit_test_setup_teardown(test_constants, setup, teardown),
       cmocka_unit_test_setup_teardown(test_every_op_prints, setup, teardown),
   };

@@ -43,6 +43,53 @@ static void *values_of(tn_tensor *t) {
   return v;
 }
 
+/* ---- cells that are apart ---- */
+
+/* Rows of n numbers, each so many cells behind the one before; the last cell of a row is its last number. */
+typedef struct apart {
+  tn_dtype dtype;
+  int n, step;
+} apart;
+
+static tn_tensor *numbers_apart(const apart *a) {
+  int row = (a->n - 1) * abs(a->step) + 1;
+  tn_tensor *x = tn_cast(tn_reshape(tn_arange(c, TN_I32, 1, 3 * row + 1, 1), DIMS(3, row)), a->dtype);
+  realize(&x, 1);
+  return tn_neg(a->step < 0 ? tn_flip(x, (const int[]){1}, 1) : tn_slice(x, 1, 0, row, a->step));
+}
+
+static void check_apart(tn_tensor *t, const apart *a) {
+  double *v = values_of(tn_cast(t, TN_F64));
+  int row = (a->n - 1) * abs(a->step) + 1;
+  for (int i = 0; i < 3 * a->n; i++) {
+    int at = a->step < 0 ? a->n - 1 - i % a->n : i % a->n * a->step;
+    double want = -(i / a->n * row + at + 1);
+    if (v[i] != want) fail_msg("%d %d apart, dtype %d: [%d] is %g, not %g", a->n, a->step, a->dtype, i, v[i], want);
+  }
+  free(v);
+}
+
+static void apart_sweep(void **state) {
+  (void)state;
+  static const tn_dtype dtypes[] = {TN_F32, TN_F64, TN_I16, TN_F16};
+  static const int steps[] = {2, 3, 4, -1};
+  tn_tensor *t[BATCH];
+  apart of[BATCH];
+  int n = 0;
+  for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+    for (size_t s = 0; s < sizeof steps / sizeof *steps; s++)
+      for (int count = 1; count <= 19; count++) {
+        if (!is_mine()) continue;
+        of[n] = (apart){dtypes[d], count, steps[s]};
+        t[n] = numbers_apart(&of[n]);
+        if (++n < BATCH) continue;
+        realize(t, n);
+        while (n) n--, check_apart(t[n], &of[n]);
+      }
+  realize(t, n);
+  while (n) n--, check_apart(t[n], &of[n]);
+}
+
 /* ---- padded rows ---- */
 
 /* The first row, 300 rows that count from 1, the last row */
@@ -292,6 +339,7 @@ static void segv_sweep(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(apart_sweep, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(pad_wrong, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(grad_slice_wrong, open_ctx, close_ctx),
       cmocka_unit_test_setup_teardown(pad_sweep, open_ctx, close_ctx),
