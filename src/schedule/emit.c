@@ -192,8 +192,8 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
   tn_node *buf = buffer_of(f, in->buf), *idx[TN_MAX_RANK], *size = n->dim[0], *zero = tn__int(c, 0);
-  tn_node *copy = store(f, OP_STORE, OP_ADD, buf, tn__index_flat(c, n->dim, d->idx->src, n->rank), value_at(f, n, d, 0),
-                        NULL, d->idx->src, n->rank);
+  tn_node *copy = store(f, OP_STORE, OP_ADD, buf, tn__layout_at(f, n, d->idx->src), value_at(f, n, d, 0), NULL,
+                        d->idx->src, n->rank);
   if (tn__is_int_const(size, 0)) return copy;
   bool own_places = tn__has_own_places(&f->dev->target, n);
   if (own_places) tn__vec_push(f->a, stores, require_of_places(f, n->src[1], REQ_DISTINCT));
@@ -207,7 +207,7 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
   bool known = own_places && upd->dtype == n->dtype && tn__is_over_number(n);
   if (known) upd = tn__added_to_number(c, n, upd);
   return store(f, known ? OP_STORE : OP_STOREADD, tn__combines_by(n), after(c, buf, copy),
-               tn__index_flat(c, n->dim, idx, n->rank), upd, valid, d->ranges->src, d->ranges->nsrc);
+               tn__layout_at(f, n, idx), upd, valid, d->ranges->src, d->ranges->nsrc);
 }
 
 /* Is a sum or product of i32 one of integers without bounds, too? */

@@ -518,12 +518,15 @@ static void put_out(tn__fuse *f, const tn_node *n, int out) {
   in->out = out;
 }
 
-/* What stands in memory anyway, with the same elements in the same order, is the output. */
+/* What stands in memory anyway, with the same elements in the same order, or in any that suits, is the output. */
 /* a choice: no is right */
 static void find_stored_output(tn__fuse *f, uint32_t i) {
   tn_node *n = f->sink->src[i], *root = n;
   while (root->op == OP_RESHAPE) root = root->src[0];
+  const tn_node *turned = root->op == OP_PERMUTE && tn__scatter_lies_free(f, root->src[0]) ? root : NULL;
+  if (turned) root = root->src[0];
   if (root == n || !tn__is_stored(f, root) || tn__info_of(f, root)->out >= 0) return;
+  if (turned) tn__layout_turn(f, turned);
   put_out(f, n, -1);
   put_out(f, root, (int)i);
 }

@@ -194,6 +194,8 @@ int tn__join_branch(tn__fuse *f, tn_node *n, tn_node *const *idx);
 /* layout.c: in which order axes are stored. */
 void tn__layout_find(tn__fuse *f);
 void tn__layout_fix(tn__fuse *f, tn_node *n, bool as_written);
+void tn__layout_turn(tn__fuse *f, const tn_node *permute); /* its source is stored in the order of its axes */
+bool tn__scatter_lies_free(const tn__fuse *f, const tn_node *n); /* is it a scatter that any order of axes suits? */
 void tn__layout_sort(const double *stride, uint8_t *axis, uint32_t n);
 tn_node *tn__layout_at(tn__fuse *f, tn_node *n, tn_node *const *idx); /* offset of an element of n's buffer */
 tn_node *tn__layout_contract(tn__fuse *f);

@@ -47,6 +47,14 @@ static void through_gather(const tn_node *n, const double *from, double *stride)
   for (uint32_t i = 1; i < x->rank; i++) stride[idx->rank + i - 1] = from[i] > from[0] ? from[i] * more : from[i];
 }
 
+/* A scatter lies as what is scattered does: places, where the innermost of the updates' axes is, and all others. */
+/* a choice: either is right */
+static void through_scatter(const tn_node *n, const double *updates, double *stride) {
+  uint32_t axes = n->src[1]->rank;
+  stride[0] = updates[axes - 1];
+  for (uint32_t i = 1; i < n->rank; i++) stride[i] = updates[axes + i - 1];
+}
+
 /* The source whose layout an elementwise node takes over: the one that is read in full. */
 /* a choice: either is right */
 static const double *leading(tn__fuse *f, const tn_node *n) {
@@ -82,6 +90,9 @@ static void natural(tn__fuse *f, tn_node *n, double *stride) {
   switch (n->op) {
   case OP_RESHAPE: through_reshape(n, from, stride); break;
   case OP_GATHER: through_gather(n, from, stride); break;
+  case OP_SCATTER:
+    if (tn__scatter_lies_free(f, n)) through_scatter(n, tn__info_of(f, n->src[2])->stride, stride);
+    break;
   case OP_EXPAND:
     for (uint32_t i = 0; i < n->rank; i++) stride[i] = x->dim[i] == n->dim[i] ? from[i] : 0;
     break;
@@ -130,14 +141,27 @@ void tn__layout_sort(const double *stride, uint8_t *axis, uint32_t n) {
     }
 }
 
+bool tn__scatter_lies_free(const tn__fuse *f, const tn_node *n) {
+  return n->op == OP_SCATTER && n->src[1]->rank > 0 && !f->dev->target.group && !tn__is_placed(n);
+}
+
 /* Fixes how n is stored: in its natural order, or row-major. */
 void tn__layout_fix(tn__fuse *f, tn_node *n, bool as_written) {
   tn__info *in = tn__info_of(f, n);
   if (in->axis) return;
   in->axis = tn__arena_alloc(f->a, n->rank + 1u);
   for (uint32_t i = 0; i < n->rank; i++) in->axis[i] = (uint8_t)i;
-  if (!as_written && n->op != OP_PARAM && (n->op != OP_CONTRACT || in->conv) && n->op != OP_SCATTER && in->out < 0)
+  bool free = n->op == OP_SCATTER   ? tn__scatter_lies_free(f, n)
+              : n->op == OP_CONTRACT ? in->conv != NULL
+                                     : n->op != OP_PARAM;
+  if (!as_written && free && in->out < 0)
     tn__layout_sort(in->stride, in->axis, n->rank);
+}
+
+void tn__layout_turn(tn__fuse *f, const tn_node *permute) {
+  tn__info *in = tn__info_of(f, permute->src[0]);
+  in->axis = tn__arena_alloc(f->a, permute->rank + 1u);
+  for (uint32_t i = 0; i < permute->rank; i++) in->axis[i] = (uint8_t)permute->ints[i];
 }
 
 tn_node *tn__layout_at(tn__fuse *f, tn_node *n, tn_node *const *idx) {

@@ -266,6 +266,28 @@ static void test_way_of_rows(void **s) {
   tn_ctx_close(c);
 }
 
+/* On CPUs what is added along an axis lies as the updates do, and as the result: nothing is turned. */
+static void test_way_along_axes(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:cpu", .quiet = 1});
+  assert_non_null(c);
+  for (int axis = 0; axis < 3; axis++) tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_dim shape[3] = {50, 60, 70};
+      tn_tensor *base = tn_program_input(p, "base", TN_F32, shape, 3),
+                *to = tn_program_input(p, "to", TN_I64, (tn_dim[]){5}, 1);
+      shape[axis] = 5;
+      tn_tensor *upd = tn_program_input(p, "upd", TN_F32, shape, 3);
+      assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, axis, to, upd)), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      int kernels = count_of(text, " = call void ");
+      if (kernels != 1 || count_of(text, " turn(") > 0) fail_msg("axis %d: %d kernels:\n%s", axis, kernels, text);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
+}
+
 /* Fewer rows than places are added in memory, long ones in order by who owns the places (lower/owned.c), but where
  * something is made of the sums, which would then be written and read once more: unless more places look for their rows
  * than that would take. */
@@ -604,6 +626,6 @@ int main(void) {
       cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),
       cmocka_unit_test(test_text),          cmocka_unit_test(test_looked_up_once),
       cmocka_unit_test(test_any_number),    cmocka_unit_test(test_taken_lines),
-      cmocka_unit_test(test_last_axis)};
+      cmocka_unit_test(test_last_axis),     cmocka_unit_test(test_way_along_axes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
