@@ -441,6 +441,10 @@ tn_node *tn__kept_over(tn__lowering *l, tn_node *value, tn_node *const *x, uint3
   return tn__node_make(c, &(tn__make){.op = OP_LOAD, .src = (tn_node *[]){filled, to}, .nsrc = 2});
 }
 
+static bool compares_indices(const tn_node *x) {
+  return (x->op == OP_LT || x->op == OP_LE) && x->src[0]->dtype == TN__INDEX;
+}
+
 tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
   tn__nodes all = {0}, old = {0}, new_ = {0};
   tn__topo(a, &body, 1, &all);
@@ -450,8 +454,9 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
       const tn_node *buf = tn__buffer_of(x);
       bool own = buf->op == OP_LOCAL && buf->ints[1] > 0; /* each element a thread's: named in a form of its own */
       place[0] = own ? NULL : x->src[1], place[1] = tn__gate_of(x);
-    } else if ((x->op == OP_LT || x->op == OP_LE) && x->src[0]->dtype == TN__INDEX) {
-      place[0] = x;
+    } else if (compares_indices(x) ||
+               (x->op == OP_AND && (compares_indices(x->src[0]) || compares_indices(x->src[1])))) {
+      place[0] = x; /* as it stands in places: what hangs on both forms would be computed twice */
     }
     for (int s = 0; s < 2; s++) {
       if (!place[s] || !place[s]->nsrc || place[s]->op == OP_RANGE) continue;

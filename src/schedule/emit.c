@@ -42,7 +42,7 @@ static tn_node *value_at(tn__fuse *f, const tn_node *n, const tn__demand *d, int
 
 /* v where its gate holds, else 0; a gated load is that already */
 static tn_node *gated(tn_ctx *c, tn_node *v, tn_node *gate) {
-  if (!gate || (v->op == OP_LOAD && v->nsrc == 3 && v->src[2] == gate)) return v;
+  if (!gate || gate->lo > 0 || (v->op == OP_LOAD && v->nsrc == 3 && v->src[2] == gate)) return v;
   return tn__where(c, gate, v, zero_of(c, v->dtype));
 }
 
