@@ -88,6 +88,25 @@ static void short_rows_as_stored(void **state) {
   tn_ctx_close(c);
 }
 
+/* Two wide accesses of a thread have a half of a sector each: elements as many as one has are stored sooner. */
+static void whole_sectors(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, "%1 = param f32[769,2048] 769 2048 {0 0}\n"
+                                         "%2 = reshape f32[1,769,2048] %1 1 769 2048\n"
+                                         "%3 = expand f32[2,769,2048] %2 2 769 2048\n"
+                                         "%4 = param f32[2048] 2048 {1 0}\n"
+                                         "%5 = reshape f32[1,1,2048] %4 1 1 2048\n"
+                                         "%6 = expand f32[2,769,2048] %5 2 769 2048\n"
+                                         "%7 = add f32[2,769,2048] %3 %6\n"
+                                         "%8 = sink void %7 {\"outputs\"}\n");
+  assert_non_null(text);
+  if (!strstr(text, "# k0_2_769_2048: pack(2,4) ")) fail_msg("stored otherwise:\n%s", text);
+  tn_string_free(text);
+  tn_ctx_close(c);
+}
+
 /* Few sums of many elements, which are stored as well, are cut into blocks however short the outermost loop is. */
 static void beside_stores(void **state) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
@@ -415,8 +434,8 @@ static void even_shares(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(loads_one_by_one), cmocka_unit_test(even_shares),
                                      cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
-                                     cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(spread_rows),
-                                     cmocka_unit_test(beside_blocks),
+                                     cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(whole_sectors),
+                                     cmocka_unit_test(spread_rows), cmocka_unit_test(beside_blocks),
                                      cmocka_unit_test(functions_once),
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
                                      cmocka_unit_test(small)};
