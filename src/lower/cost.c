@@ -8,9 +8,9 @@
  *              by side at once, and takes as long for one alone (measured: columns of f32 1600 elements apart at 0.5 of
  *              the rate of whole lines, turned bf16 at 0.6)
  *   stores     sectors that go there: what accesses of a thread, one behind the other, store to a sector goes out each
- *              by itself, and the cache takes longer for a part than for a whole one (measured on an H200: rows of three
- *              numbers by 18.5 million parts 120 us, distances by 16.3 million 125, running sums by 14.8 million 140
- *              at most)
+ *              by itself, and the cache takes longer for a part than for a whole one (measured on an H200, at most:
+ *              rows of three numbers by 18.5 million parts 120 us, distances by 16.3 million 125, running sums by
+ *              14.8 million 140)
  *   requests   lines that the units' accesses touch: an access of threads that run in step takes a turn for each line
  *   banks      turns of accesses to memory that groups share: one for each element of a bank
  *   work       instructions, of which a unit issues as many as multiply-adds
@@ -76,7 +76,7 @@ typedef struct touch { /* by an access to a buffer */
   tn_node *access;
   double sectors, lines;      /* of the threads in step, in one turn of everything */
   double alone;               /* times that a sector takes of the cache that units share: 1, or up to 2 */
-  double stored;              /* ... to be stored there: more where several accesses have parts of it; 0: it is loaded */
+  double stored;              /* ... to be stored there, more where accesses have parts of it; 0: it is loaded */
   double requests;            /* accesses of a block's warps, in a turn of the groups' loop */
   double from_unit, of_group; /* sectors: that miss what a unit caches; that are different, in a group's turn */
   double of_all;              /* ... and in all turns */

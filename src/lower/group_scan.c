@@ -19,16 +19,16 @@
  * Rows that are not made of wide accesses (of odd lengths, or what begins anywhere), and columns too few beside each
  * other to fill what memory gives at once, lie in one piece in memory all the same: a group fetches all of its elements
  * as they lie there, into shared memory, where threads find their neighbours and leave what they have summed up; then
- * all is stored as it lies.  Neighbours are odd in number there, for threads in step to begin in banks of their own, and
- * rows that are whole wide elements lie an odd number of these apart.
+ * all is stored as it lies.  Neighbours are odd in number there, for threads in step to begin in banks of their own,
+ * and rows that are whole wide elements lie an odd number of these apart.
  *
  * What the terms are made of, and what is stored, too, a thread keeps, but for what it fetches so: a second time each
  * of its neighbours would come from where the cache has long had others (i64 of which some are chosen, a second reading
  * by a thread's 128 bytes: 229 us of 33 million on an H200, where one reading takes 100).
  *
  * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each; beside(Q): Q such loops in a group; across(Q): so,
- * of columns; fetched(W): by way of shared memory, W elements at a time; apart(G): there, G places between rows;
- * keeps(K): K values beside the sums. */
+ * of columns; fetched(W): by way of shared memory, W elements at a time; fetched(W,G): so, with G places behind each
+ * row; keeps(K): K values beside the sums. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -855,8 +855,9 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   if (s.beside > 1) tn__sb_printf(&l->note, " %s(%lld)", s.across ? "across" : "beside", (long long)s.beside);
   body = share_out(&s, &v, body);
   if (s.wide) {
-    tn__sb_printf(&l->note, " fetched(%lld)", (long long)s.wide);
-    if (s.gap) tn__sb_printf(&l->note, " apart(%lld)", (long long)s.gap);
+    tn__sb_printf(&l->note, " fetched(%lld", (long long)s.wide);
+    if (s.gap) tn__sb_printf(&l->note, ",%lld", (long long)s.gap);
+    tn__sb_puts(&l->note, ")");
     fetch(&s);
   }
   tn__role role = s.wide ? ROLE_KEPT : tn__role_of(of->turn);

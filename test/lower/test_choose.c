@@ -151,6 +151,38 @@ static void spread_rows(void **state) {
   tn_ctx_close(c);
 }
 
+/* Long sums of any length are loaded by wide accesses, but for the few elements that are no whole one; not those that
+ * begin elsewhere. */
+static void odd_lengths(void **state) {
+  static const struct {
+    const char *body, *step;
+  } sums[] = {
+      {"%1 = param f32[300007] 300007 {0 0}\n%2 = sum f32 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "tail"},
+      {"%1 = param bf16[1000003] 1000003 {0 0}\n%2 = rmax bf16 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "tail"},
+      {"%1 = param f64[200001] 200001 {0 0}\n%2 = exp f64[200001] %1\n%3 = sum f64 %2 {0}\n%4 = sum f64 %1 {0}\n"
+       "%5 = sink void %3 %4 {\"outputs\"}\n", "tail"},
+      {"%1 = param i32[300006] 300006 {0 0}\n%2 = prod i32 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "tail"},
+  };
+  char why[512];
+  (void)state;
+  for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+    if (!coverage_takes("ref:sm_90", tn__variant_at(0), sums[i].step, sums[i].body, i, why, sizeof why))
+      fail_msg("sum %zu: %s", i, why);
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, sums[1].body);
+  assert_non_null(text);
+  if (!strstr(text, "tail(0,3) split(0) pack(0,8) ")) fail_msg("loaded otherwise:\n%s", text);
+  if (strstr(text, "several(")) fail_msg("loaded one by one:\n%s", text);
+  tn_string_free(text);
+  text = tn_explain_text_string(c, "%1 = param f32[300009] 300009 {0 0}\n%2 = shrink f32[300007] %1 1 300007 {1}\n"
+                                   "%3 = sum f32 %2 {0}\n%4 = sink void %3 {\"outputs\"}\n");
+  assert_non_null(text);
+  if (strstr(text, "tail(")) fail_msg("cut in vain:\n%s", text);
+  tn_string_free(text);
+  tn_ctx_close(c);
+}
+
 /* What is stored once for a row is no reason for one group to go through all of it. */
 static void beside_blocks(void **state) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
@@ -246,7 +278,7 @@ static void patches_and_packs(void **state) {
       {"%1 = param f16[262145] 262145 {0 0}\n"
        "%2 = sum f16 %1 {0}\n"
        "%3 = sink void %2 {\"outputs\"}\n",
-       "# k0_parts: split(0)"},
+       "# k0_parts: tail(0,1) split(0)"},
       {"%1 = param f16[66128] 66128 {0 0}\n"
        "%2 = sum f16 %1 {0}\n"
        "%3 = sink void %2 {\"outputs\"}\n",
@@ -436,6 +468,7 @@ int main(void) {
                                      cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
                                      cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(whole_sectors),
                                      cmocka_unit_test(spread_rows), cmocka_unit_test(beside_blocks),
+                                     cmocka_unit_test(odd_lengths),
                                      cmocka_unit_test(functions_once),
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
                                      cmocka_unit_test(small)};
