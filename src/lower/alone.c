@@ -33,9 +33,12 @@ tn__kernel *tn__part_alone(tn_ctx *c, tn__arena *a, const tn__kernel *k, uint32_
   all->require = require.v;
   all->nrequire = require.n;
   tn__joint_end(a, all, "alone", index);
+  const char *starts = strstr(k->note, " starts("); /* of each part: others' are not its own */
+  int steps = (int)(starts ? starts - k->note : (ptrdiff_t)strlen(k->note));
   tn__sb note;
   tn__sb_init(&note, a);
-  tn__sb_printf(&note, " alone(%s,%u)%s", k->name, part, k->note);
+  tn__sb_printf(&note, " alone(%s,%u)%.*s", k->name, part, steps, k->note);
+  if (k->part[part].blocks) tn__sb_printf(&note, " starts(%lld)", (long long)k->part[part].blocks);
   all->note = tn__sb_str(&note);
   return all;
 }

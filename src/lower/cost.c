@@ -7,6 +7,10 @@
  *   cache      sectors that the units ask of the cache that they share, at that one's rate; it gives two that lie side
  *              by side at once, and takes as long for one alone (measured: columns of f32 1600 elements apart at 0.5 of
  *              the rate of whole lines, turned bf16 at 0.6)
+ *   stores     sectors that go there: what accesses of a thread, one behind the other, store to a sector goes out each
+ *              by itself, and the cache takes longer for a part than for a whole one (measured on an H200, at most:
+ *              rows of three numbers by 18.5 million parts 120 us, distances by 16.3 million 125, running sums by
+ *              14.8 million 140)
  *   requests   lines that the units' accesses touch: an access of threads that run in step takes a turn for each line
  *   banks      turns of accesses to memory that groups share: one for each element of a bank
  *   work       instructions, of which a unit issues as many as multiply-adds
@@ -52,6 +56,7 @@ enum {
   SHARE_OF_STARTS = 4   /* or as many as take so much less than all the rest */
 };
 static const double MOST_OF = 0.75; /* of a sector: so much is as good as all */
+static const double STORED_PART = 1.4; /* whole sectors in the time of one of which a part is stored */
 static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier; */
 static const double BRANCH = 80; /* and until what stands behind a branch has begun, though none takes it (measured) */
 
@@ -71,7 +76,8 @@ typedef struct touch { /* by an access to a buffer */
   tn_node *access;
   double sectors, lines;      /* of the threads in step, in one turn of everything */
   double alone;               /* times that a sector takes of the cache that units share: 1, or up to 2 */
-  double requests;            /* of a block's warps, in a turn of the groups' loop */
+  double stored;              /* ... to be stored there, more where accesses have parts of it; 0: it is loaded */
+  double requests;            /* accesses of a block's warps, in a turn of the groups' loop */
   double from_unit, of_group; /* sectors: that miss what a unit caches; that are different, in a group's turn */
   double of_all;              /* ... and in all turns */
   int64_t first;              /* place of the first thread's element, in the first turn of everything */
@@ -124,6 +130,17 @@ static double pieces(const int64_t *at, int n, int64_t size, int64_t run, int64_
     if (end >= first) count += (double)(end - first + 1), last = end;
   }
   return count;
+}
+
+/* In times of a whole sector, what the shared cache takes for a store of n runs at these indices; at is sorted. */
+static double time_of_store(const int64_t *at, int n, int64_t size, int64_t run, int64_t sector) {
+  double whole = 0, all = pieces(at, n, size, run, sector);
+  for (int i = 0, k; i < n; i = k) { /* runs that follow each other are one */
+    int64_t end = (at[i] + run) * size, first = (at[i] * size + sector - 1) / sector;
+    for (k = i + 1; k < n && at[k] * size <= end; k++) end = (at[k] + run) * size;
+    if (end / sector > first) whole += (double)(end / sector - first);
+  }
+  return whole + STORED_PART * (all - whole);
 }
 
 /* How many times as many sectors a loop of so many turns touches as one turn: each turn others, or partly the same.  */
@@ -279,9 +296,13 @@ static void look_at(look *l, tn_node *n) {
   if (!in_lanes(l) && active) active = 1; /* all threads the same */
   memcpy(sorted, base, sizeof sorted);
   qsort(sorted, (size_t)active, sizeof *sorted, compare);
+  int64_t piece = run * size > TN__WIDE ? TN__WIDE / size : run; /* of one access */
+  double accesses = (double)(run / piece);
   x.sectors = pieces(sorted, active, size, run, t->sector);
-  x.lines = pieces(sorted, active, size, run, SECTORS * t->sector);
+  x.lines = pieces(sorted, active, size, piece, SECTORS * t->sector);
   x.alone = 2 * pieces(sorted, active, size, run, 2 * t->sector) / fmax(1, x.sectors);
+  if (n->op == OP_STORE)
+    x.stored = accesses * time_of_store(sorted, active, size, piece, t->sector) / fmax(1, x.sectors);
   uint64_t repeated = repeated_in(l, n, places);
   for (uint32_t i = l->open.n; i && i-- && n->op == OP_LOAD;) {
     loop *o = &l->open.v[i];
@@ -292,7 +313,7 @@ static void look_at(look *l, tn_node *n) {
   double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident,
          bytes = active * (double)(size * run);
   x.of_group = x.from_unit = x.sectors;
-  x.requests = warps;
+  x.requests = warps * accesses;
   x.first = active ? base[0] : 0;
   double beside = 1; /* times as many sectors, of all warps of the block */
   double of_lines = SECTORS * x.lines; /* a cache has room for a line of which it has but one sector */
@@ -664,7 +685,7 @@ static look look_at_part(tn__arena *a, const tn__kernel *k, const tn__part *p, c
 static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t, bool stage) {
   look l = look_at_part(a, k, p, t, stage);
   /* a unit goes through whole blocks: some are done while others have one more */
-  double sectors = 0, near = 0, lines = 0, units = l.blocks / ceil(l.blocks / l.units),
+  double sectors = 0, near = 0, stored = 0, lines = 0, units = l.blocks / ceil(l.blocks / l.units),
          side = fmin(l.resident * l.units, l.blocks), common = 0;
   for (uint32_t i = 0; i < l.touched.n; i++)
     if (stays_in_unit(&l, &l.touched.v[i])) common += l.touched.v[i].of_group * t->sector;
@@ -675,12 +696,15 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
     bool in_unit = once_more || (x->again && bytes * l.resident + common <= t->near) || stays_in_unit(&l, x),
          in_far = x->again && bytes * side <= t->far / 2;
     near += in_unit ? 0 : x->from_unit * x->alone * l.blocks;
+    stored += x->from_unit * x->stored * l.blocks;
     sectors += x->again && (in_unit || in_far) ? 0 : x->of_all;
     lines += once_more ? 0 : x->requests * fmax(x->lines, x->sectors / SECTORS) * l.blocks;
   }
   double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
   double time = sectors * t->sector / memory;
-  time = fmax(time, near * t->sector / ((double)t->far_rate * memory * l.units / t->units));
+  double far = (double)t->far_rate * memory * l.units / t->units;
+  time = fmax(time, near * t->sector / far);
+  time = fmax(time, stored * t->sector / far);
   time = fmax(time, near / (PORT * units * l.clock));
   time = fmax(time, lines / (units * l.clock));
   time = fmax(time, l.banks * l.blocks / (units * l.clock));

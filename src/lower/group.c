@@ -894,6 +894,21 @@ static int64_t taken_at_once(const job *j, const tn_node *y, int64_t neighbours,
   return most;
 }
 
+/* Is y a loop over packs of a block of a long reduction, of which the last block may have fewer?  Were its end asked
+ * in each turn, each load would wait for the one before: a branch stands between them. */
+/* a choice: either is right */
+static bool is_block_of_packs(const job *j, const tn_node *y, int64_t neighbours, int group) {
+  const tn__ranges *r = &j->s.r;
+  uint64_t at = 1ull << tn__range_at(r, y);
+  if (neighbours < 2 || !tn__free_of(r, y->src[0]) || y->src[0]->lo < group) return false;
+  for (uint32_t i = 0; i < r->order.n; i++) {
+    const tn_node *n = r->order.v[i];
+    bool local = tn__is_access(n) && tn__buffer_of(n)->op == OP_LOCAL;
+    if ((local && (tn__free_of(r, n->src[1]) & at)) || (n->op != OP_REDUCE && (tn__own_of(r, n) & at))) return false;
+  }
+  return true;
+}
+
 static void cut_lanes(job *j, uint64_t set, int group) {
   tn_node *x[TN__MAX_RANGES];
   uint32_t n = 0;
@@ -908,7 +923,7 @@ static void cut_lanes(job *j, uint64_t set, int group) {
   /* all in one thread: what it adds up no other would have */
   else if (!tn__is_int_const(y->src[0], neighbours)) y = pack(j, y, neighbours);
   if (tn__is_const(y->src[0]) && tn__extent(y) <= group) j->body = tn__retype(j->c, j->body, y, AX_UPCAST);
-  else if (each > 1) cut_whole(j, y, group, each, axis, &y);
+  else if (each > 1 || is_block_of_packs(j, y, neighbours, group)) cut_whole(j, y, group, each, axis, &y);
   else if (tn__divisible(y->src[0], group) || !tn__is_const(y->src[0]) || !has_room(j, y))
     j->body = tn__cut(j->l, j->body, y, group, axis, AX_UPCAST, NULL);
   else

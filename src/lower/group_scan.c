@@ -19,14 +19,16 @@
  * Rows that are not made of wide accesses (of odd lengths, or what begins anywhere), and columns too few beside each
  * other to fill what memory gives at once, lie in one piece in memory all the same: a group fetches all of its elements
  * as they lie there, into shared memory, where threads find their neighbours and leave what they have summed up; then
- * all is stored as it lies.  Neighbours are odd in number there, for threads in step to begin in banks of their own.
+ * all is stored as it lies.  Neighbours are odd in number there, for threads in step to begin in banks of their own,
+ * and rows that are whole wide elements lie an odd number of these apart.
  *
  * What the terms are made of, and what is stored, too, a thread keeps, but for what it fetches so: a second time each
  * of its neighbours would come from where the cache has long had others (i64 of which some are chosen, a second reading
  * by a thread's 128 bytes: 229 us of 33 million on an H200, where one reading takes 100).
  *
  * Steps noted: scan(a,TxN): loop a by T threads, N neighbours each; beside(Q): Q such loops in a group; across(Q): so,
- * of columns; fetched(W): by way of shared memory, W elements at a time; keeps(K): K values beside the sums. */
+ * of columns; fetched(W): by way of shared memory, W elements at a time; fetched(W,G): so, with G places behind each
+ * row; keeps(K): K values beside the sums. */
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "lower/lower.h"
@@ -60,6 +62,7 @@ typedef struct scan {
   tn_node *rows, *block;             /* how many those around the turn's are in all; blocks of them, NULL: no such */
   int64_t wide;                      /* elements that a group fetches at a time as memory has them; 0: it does not */
   int64_t columns;                   /* ... of so many that lie beside each other */
+  int64_t gap;                       /* ... and so many places behind each row */
   tn_node *room, *fetched;           /* where to; with all in it */
   tn_node *again[MOST_AGAIN];        /* what the body and the terms both make of what is loaded, for a lane and its */
   tn_node *known[MOST_AGAIN];        /* neighbour; in registers, since the terms were summed up */
@@ -118,14 +121,26 @@ static int64_t own_of(const scan *s, const tn__survey *v, int64_t most) {
   return own;
 }
 
-/* Loops that a group goes along: at least as many threads as run in step, and several times as many of many loops */
+/* Does a device take longer to start a group than memory does to give and take its elements? */
+/* a choice: either is right */
+static bool starts_longer(const scan *s, int64_t elements) {
+  const tn__target *t = s->l->target;
+  double moved = 2.0 * (double)elements * (double)tn__size_of(s->nothing->dtype);
+  double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
+  return moved < (double)t->start * memory;
+}
+
+/* Loops that a group goes along: at least as many threads as run in step, and several times as many of many loops, or a
+ * usual group's if memory has their elements sooner than groups are started */
 /* a choice: any power of two is right */
 static int64_t beside_of(const scan *s, double rows) {
   const tn__target *t = s->l->target;
-  int64_t n = 1;
-  while (rows > 1 && s->threads * n < STEPS_OF_GROUP * t->subgroup &&
-         (s->threads * n < t->subgroup || rows > 2.0 * (double)n * t->units))
-    n *= 2;
+  int64_t n = 1, many = STEPS_OF_GROUP * t->subgroup;
+  for (bool more = rows > 1; more;) {
+    bool much = s->threads * n < many || (s->threads * n < USUAL_THREADS && starts_longer(s, s->turns * n));
+    more = much && (s->threads * n < t->subgroup || rows > 2.0 * (double)n * t->units);
+    if (more) n *= 2;
+  }
   return n;
 }
 
@@ -172,7 +187,7 @@ static int64_t group_of(const scan *s) { return s->threads * s->beside; }
 static int64_t elements_of(const scan *s) { return s->turns * s->beside; }
 /* With places for neighbours beyond the last turn, which are neither loaded nor stored: none lies beyond the end. */
 static int64_t room_of(const scan *s) {
-  return elements_of(s) + (s->threads * s->own - s->turns) * s->columns;
+  return elements_of(s) + (s->threads * s->own - s->turns) * s->columns + s->beside / s->columns * s->gap;
 }
 static int64_t lines_of(const scan *s) { return s->threads / s->line; }
 
@@ -264,9 +279,13 @@ typedef struct flat {
   tn_node *own[3], *lane, *take, *by; /* own: those that there are */
   uint32_t n;
   tn_node *place, *inside;            /* among the group's; NULL: all of them are there */
+  tn_node *in_room;                   /* where the group has it */
 } flat;
 
 static tn_node *times(scan *s, tn_node *x, int64_t by) { return tn__mul(s->c, x, tn__int(s->c, by)); }
+
+/* Elements of a row, its columns beside each other */
+static int64_t row_length(const scan *s) { return s->turns * s->columns; }
 
 /* So many of the group's elements are there: the last group may have fewer. */
 static tn_node *end_of_elements(scan *s) {
@@ -292,6 +311,8 @@ static flat flat_of(scan *s, tn__role role) {
     f.own[f.n++] = f.by = tn__fresh_range(s->l, tn__int(c, s->wide), AX_UNROLL, role);
     f.place = tn__add(c, first, f.by);
   }
+  tn_node *row = s->gap ? tn__op2(c, OP_IDIV, pack, tn__int(c, row_length(s) / s->wide)) : tn__int(c, 0);
+  f.in_room = tn__simplify_index(c, tn__add(c, f.place, times(s, row, s->gap)));
   bool part = s->block && !tn__divisible(s->rows, s->beside); /* of a wide one, too, of the last group? */
   bool each = part && !tn__divisible(times(s, s->rows, s->turns), s->wide);
   if (part || takes * at_once > elements_of(s))
@@ -364,7 +385,7 @@ static void fetch(scan *s) {
   value = gate_flat(s, value, &f);
   s->room = tn__scratch(s->l, value->dtype, room_of(s));
   uint32_t n = 0;
-  src[n++] = s->room, src[n++] = f.place, src[n++] = value;
+  src[n++] = s->room, src[n++] = f.in_room, src[n++] = value;
   if (f.inside) src[n++] = f.inside;
   for (uint32_t i = 0; i < f.n; i++) src[n++] = f.own[i];
   s->fetched = tn__behind(c, s->room, tn__node_make(c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = n}));
@@ -374,7 +395,7 @@ static void fetch(scan *s) {
 static tn_node *place_at(scan *s, tn_node *lane, tn_node *by) {
   tn_ctx *c = s->c;
   tn_node *line = row_of(s, lane), *row = over(s, line, s->columns, s->beside), *turn = turn_at(s, lane, by);
-  tn_node *at = times(s, tn__add(c, times(s, row, s->turns), turn), s->columns);
+  tn_node *at = tn__add(c, times(s, row, row_length(s) + s->gap), times(s, turn, s->columns));
   return tn__simplify_index(c, tn__add(c, at, rest(s, line, s->columns, s->beside)));
 }
 
@@ -410,7 +431,7 @@ static tn_node *over_elements(scan *s, tn_node *body, tn_node *all, tn_node *lan
     body = tn__simplify_accesses(c, s->l->a, tn__exchange_ranges(s->l, body, first, &x.at, 1, come, ncome));
   body = tn__simplify_accesses(c, s->l->a, tn__exchange_ranges(s->l, body, come, &f.place, 1, f.own, f.n));
   body = gate_flat(s, body, &f);
-  tn_node *sum = tn__sum_over(s->l, body, s->of->term), *each = load_if(s, done, f.place, f.inside);
+  tn_node *sum = tn__sum_over(s->l, body, s->of->term), *each = load_if(s, done, f.in_room, f.inside);
   return tn__substitute(c, body, &sum, &each, 1);
 }
 
@@ -703,8 +724,16 @@ static bool lies_flat(scan *s, const tn__survey *v) {
   return true;
 }
 
+/* Places behind each row: where rows lie an even number of wide elements apart, most threads in step would ask the same
+ * banks. */
+static int64_t gap_of(const scan *s) {
+  bool whole = row_length(s) % s->wide == 0, even = row_length(s) / s->wide % 2 == 0;
+  return s->wide > 1 && s->beside > s->columns && whole && even ? s->wide : 0;
+}
+
 /* Threads of about as many neighbours as leave work to all units; then as many rows as make whole wide elements, and
- * groups of a usual size; `alone`: one row.  What shared memory has no room for does not go so. */
+ * groups of a usual size, or of more than takes as long to start; `alone`: one row.  What shared memory has no room for
+ * does not go so. */
 /* a choice: no is right */
 static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
   const tn__target *t = s->l->target;
@@ -721,7 +750,8 @@ static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
   if (s->threads > 1) s->own += !(s->own % 2);
   s->wide = t->access / (int64_t)size > 1 ? t->access / (int64_t)size : 1;
   for (bool more = !alone; more;) {
-    more = (side < s->wide && row * side % s->wide) || s->threads * side * columns < STEPS_OF_GROUP * t->subgroup;
+    more = (side < s->wide && row * side % s->wide) || s->threads * side * columns < STEPS_OF_GROUP * t->subgroup ||
+           starts_longer(s, row * side);
     more &= rows > 2.0 * (double)(side * columns) * t->units && s->threads * side * columns <= most / 2 &&
             (size_t)(3 * row * side) * size <= t->shared;
     if (more) side *= 2;
@@ -730,6 +760,7 @@ static bool choose_fetched(scan *s, double rows, int64_t columns, bool alone) {
   s->beside = side * columns;
   s->columns = columns;
   s->line = line_for(s->threads);
+  s->gap = gap_of(s);
   return s->own <= 2 * TN__SCAN_OWN + 1 && group_of(s) <= most && group_of(s) % t->subgroup == 0 &&
          (size_t)(room_of(s) + group_of(s) * 2) * size <= t->shared;
 }
@@ -824,7 +855,9 @@ tn_node *tn__run_in_group(tn__lowering *l, tn_node *body, const tn__run *of) {
   if (s.beside > 1) tn__sb_printf(&l->note, " %s(%lld)", s.across ? "across" : "beside", (long long)s.beside);
   body = share_out(&s, &v, body);
   if (s.wide) {
-    tn__sb_printf(&l->note, " fetched(%lld)", (long long)s.wide);
+    tn__sb_printf(&l->note, " fetched(%lld", (long long)s.wide);
+    if (s.gap) tn__sb_printf(&l->note, ",%lld", (long long)s.gap);
+    tn__sb_puts(&l->note, ")");
     fetch(&s);
   }
   tn__role role = s.wide ? ROLE_KEPT : tn__role_of(of->turn);

@@ -594,7 +594,7 @@ static bool suits_group(const pass *p, const chosen *x) {
   return terms > TN__THREADS_TURNS || (terms > TN__SCAN_OWN && (lies_along(p, x) || are_few(p, terms)));
 }
 
-/* ... or short ones, which threads go along each, and a group fetches together */
+/* ... or short ones, which threads go along each, or a few of them, and a group fetches together */
 /* a choice: no is right */
 static bool may_be_fetched(const pass *p, const chosen *x) {
   return p->l->variant->fetched && p->l->c->mode != TN_MODE_STRICT && x->term->hi < TN__THREADS_TURNS;
@@ -604,8 +604,8 @@ static bool step(pass *p, tn_node *sum, bool by_group) {
   chosen x;
   if (!is_chosen(p, sum, &x)) return false;
   if (by_group) {
-    bool suits = suits_group(p, &x);
-    return ((suits || may_be_fetched(p, &x)) && run(p, &x, true, !suits)) || tallies(p, &x);
+    return (may_be_fetched(p, &x) && run(p, &x, true, true)) || (suits_group(p, &x) && run(p, &x, true, false)) ||
+           tallies(p, &x);
   }
   if (p->l->target->group) return suits_threads(p, &x) && run(p, &x, false, false);
   return run(p, &x, false, false) || tallies(p, &x);

@@ -5,6 +5,7 @@
  *                   so do columns that are gone down many times, if no thread's cache holds a strip of them
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   whole           the loops of a reduction are one, which is split
+ *   tail(a,n)       its last n elements are reduced apart, which are no whole wide access
  *
  * The number of parts hangs on sizes and on the device alone: results do not depend on the number of threads. */
 #include "ir/build.h"
@@ -131,6 +132,65 @@ static bool walks_along(const tn__survey *p, const tn_node *x) {
   return walks;
 }
 
+/* Elements of a wide access, if all that is loaded along x lies element by element, from multiples of as many on; 1: it
+ * does not */
+/* a choice: either is right */
+static int64_t pack_along(tn__lowering *l, const tn__survey *p, const tn_node *x) {
+  tn_ctx *c = l->c;
+  int64_t pack = l->target->access / (int64_t)loaded_bytes(p);
+  tn_node *range = (tn_node *)(uintptr_t)x, *zero = tn__int(c, 0);
+  uint32_t at = (uint32_t)tn__range_at(&p->r, x);
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    int64_t stride = n->op == OP_LOAD ? tn__stride(&p->r, n->src[1], at) : 0;
+    if (stride == 0) continue;
+    tn_node *base = tn__simplify_index(c, tn__substitute(c, n->src[1], &range, &zero, 1));
+    if (stride != 1 || !tn__divisible(base, pack)) return 1;
+  }
+  return pack > 1 && walks_along(p, x) ? pack : 1;
+}
+
+/* Is x the loop of reductions alone, each of which has no other and is made of what hangs on it? */
+/* a choice: no is right */
+static bool is_only_reduced(const tn__survey *p, const tn_node *x) {
+  uint64_t at = 1ull << tn__range_at(&p->r, x);
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (!(tn__own_of(&p->r, n) & at)) continue;
+    if (n->op != OP_REDUCE || n->nsrc != 2 || !(tn__free_of(&p->r, n->src[0]) & at)) return false;
+  }
+  return true;
+}
+
+/* The last elements along x apart, where its length is no multiple of a wide access: all others are then loaded by
+ * such.  *x: the loop over these */
+static tn_node *rest_apart(tn__lowering *l, tn_node *body, tn_node **x) {
+  tn_ctx *c = l->c;
+  tn__survey p;
+  tn__nodes old = {0}, new_ = {0};
+  int64_t size;
+  tn__survey_loops(c, l->a, body, &p);
+  if (!tn__const_int((*x)->src[0], &size) || tn__bounds_loops(&p.r, (uint32_t)tn__range_at(&p.r, *x))) return body;
+  int64_t rest = size % pack_along(l, &p, *x);
+  if (!rest || !is_only_reduced(&p, *x)) return body;
+  tn_node *own = tn__fresh_range(l, tn__int(c, rest), AX_REDUCE, ROLE_APART);
+  tn_node *whole = tn__range_like(c, *x, tn__int(c, size - rest), AX_REDUCE), *loop[2] = {whole, own};
+  tn_node *at[2] = {whole, tn__add(c, tn__int(c, size - rest), own)};
+  for (uint32_t i = 0; i < p.r.order.n; i++) {
+    tn_node *n = p.r.order.v[i], *half[2];
+    if (n->op != OP_REDUCE || n->src[1] != *x) continue;
+    for (int k = 0; k < 2; k++) {
+      tn_node *src[2] = {tn__substitute(c, n->src[0], x, &at[k], 1), loop[k]};
+      half[k] = tn__node_with(c, n, src);
+    }
+    tn__vec_push(l->a, &old, n);
+    tn__vec_push(l->a, &new_, tn__op2(c, (tn__op)n->ints[0], half[0], half[1]));
+  }
+  tn__sb_printf(&l->note, " tail(%lld,%lld)", tn__id_of(*x), (long long)rest);
+  *x = whole;
+  return tn__simplify_accesses(c, l->a, tn__substitute(c, body, old.v, new_.v, old.n));
+}
+
 /* About n blocks of so many elements: as many as give whole packs, or at least blocks of one length, if there is such a
  * number near. */
 /* a choice: any is right */
@@ -140,6 +200,13 @@ static int64_t even_count(int64_t size, int64_t n, int64_t pack) {
       if (size % (k * by) == 0) return k;
     if (by == 1) return n;
   }
+}
+
+/* ... or, if those that there are make whole packs, so many that all but the last one have whole packs, too */
+/* a choice: any is right */
+static int64_t packed_count(int64_t size, int64_t n, int64_t pack) {
+  int64_t even = even_count(size, n, pack);
+  return size % pack == 0 && size / even % pack ? n : even;
 }
 
 /* What the busiest unit goes through, of so many blocks of each of `tiles` */
@@ -177,7 +244,8 @@ static int64_t count_blocks(tn__lowering *l, const tn__survey *p, const tn_node 
   int64_t n = 1;
   while ((double)n * 2 <= want && n * 2 * MIN_BLOCK <= most) n *= 2;
   if (n < 2 || !tn__const_int(x->src[0], &size)) return n < 2 ? 0 : n;
-  int64_t even = even_count(size, n, walks_along(p, x) ? t->access / (int64_t)loaded_bytes(p) : 1);
+  int64_t pack = walks_along(p, x) ? t->access / (int64_t)loaded_bytes(p) : 1;
+  int64_t even = pack > 1 ? packed_count(size, n, pack) : even_count(size, n, 1);
   return share_evenly(t, tn__patch_count(l, p), size, even, n);
 }
 
@@ -194,9 +262,9 @@ static int64_t count_tile_blocks(const tn__lowering *l, const tn_node *x, int64_
   return n > 1 ? n : 0;
 }
 
-/* Places of a block: as many in each, or, of long ones, whole turns of the lanes; of shorter ones whole lines of
- * memory, if there may be some more blocks, or fewer. */
-static tn_node *rows_of_block(const tn__lowering *l, const tn_node *x, int64_t count, bool fixed) {
+/* Places of a block: as many in each, of whole packs if all are, or, of long ones on processors, whole turns of the
+ * lanes; of shorter ones whole lines of memory, if there may be some more blocks, or fewer. */
+static tn_node *rows_of_block(const tn__lowering *l, const tn_node *x, int64_t count, int64_t pack, bool fixed) {
   tn_ctx *c = l->c;
   int64_t size, turn = l->target->lane_bytes / (int64_t)sizeof(float), line = LINE / (int64_t)sizeof(float);
   if (!l->target->group && tn__const_int(x->src[0], &size)) {
@@ -205,15 +273,19 @@ static tn_node *rows_of_block(const tn__lowering *l, const tn_node *x, int64_t c
       return tn__int(c, (rows + turn - 1) / turn * turn); /* a choice: either is right */
     if (size / count >= line && !fixed) return tn__int(c, (rows + line / 2) / line * line);
   }
+  if (tn__const_int(x->src[0], &size) && size % pack == 0) {
+    int64_t packs = size / pack;
+    return tn__int(c, (packs + count - 1) / count * pack);
+  }
   return tn__simplify_index(c, tn__op2(c, OP_IDIV, tn__add(c, x->src[0], tn__int(c, count - 1)), tn__int(c, count)));
 }
 
-/* block: the loop over the blocks, where there is one already */
-static blocks cut_blocks(tn__lowering *l, tn_node *x, int64_t blocks_wanted, tn_node *block) {
+/* pack: elements that are loaded at once; block: the loop over the blocks, where there is one already */
+static blocks cut_blocks(tn__lowering *l, tn_node *x, int64_t blocks_wanted, int64_t pack, tn_node *block) {
   tn_ctx *c = l->c;
   int64_t whole = 0;
   blocks b = {.x = x, .count = blocks_wanted};
-  tn_node *size = x->src[0], *rows = rows_of_block(l, x, b.count, block != NULL);
+  tn_node *size = x->src[0], *rows = rows_of_block(l, x, b.count, pack, block != NULL);
   bool known = tn__const_int(size, &whole) && tn__is_const(rows);
   if (known && !block && whole) b.count = (whole + rows->lo - 1) / rows->lo;
   tn_node *count = tn__int(c, b.count);
@@ -291,9 +363,9 @@ static void set_apart(tn__lowering *l, const tn__ranges *r, int at, tn__nodes *o
     tn__vec_push(l->a, new_, tn__substitute(l->c, old->v[i], from, to, renewed));
 }
 
-/* Sums of blocks of range x, and their sums.  What else runs over it does so block by block.  *block: the loop over the
- * blocks, from one call to the next; NULL: one of its own */
-static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count, tn_node **block) {
+/* Sums of blocks of range x, of whole packs, and their sums.  What else runs over it does so block by block.  *block:
+ * the loop over the blocks, from one call to the next; NULL: one of its own */
+static tn_node *split_packs(tn__lowering *l, tn_node *body, tn_node *x, int64_t count, int64_t pack, tn_node **block) {
   tn_ctx *c = l->c;
   tn__arena *a = l->a;
   tn__ranges r;
@@ -302,7 +374,7 @@ static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count,
   tn__ranges_find(c, a, body, &r);
   int at = tn__range_at(&r, x);
   tn__sb_printf(&l->note, " split(%lld)", tn__id_of(x));
-  blocks b = cut_blocks(l, x, count, block ? *block : NULL);
+  blocks b = cut_blocks(l, x, count, pack, block ? *block : NULL);
   if (block) *block = b.block;
   for (uint32_t i = 0; i < r.order.n; i++)
     if (r.order.v[i]->op == OP_PARAM && r.order.v[i]->ints[0] >= slot) slot = r.order.v[i]->ints[0] + 1;
@@ -316,6 +388,10 @@ static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count,
   }
   /* a sum over each block that turns out to be the same for all of them does not stand in the loop over these */
   return tn__separate(l, tn__substitute(c, body, old.v, new_.v, old.n));
+}
+
+static tn_node *split(tn__lowering *l, tn_node *body, tn_node *x, int64_t count, tn_node **block) {
+  return split_packs(l, body, x, count, 1, block);
 }
 
 /* ---- few long rows: blocks of each, at every level ---- */
@@ -396,7 +472,7 @@ static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, cons
 /* Stores of elements, block by block: the blocks are groups' as those of the reductions are.  block: as for split */
 static tn_node *cut_store(tn__lowering *l, tn_node *body, tn_node *x, int64_t count, tn_node *block) {
   tn_ctx *c = l->c;
-  blocks b = cut_blocks(l, x, block ? block->hi + 1 : count, block);
+  blocks b = cut_blocks(l, x, block ? block->hi + 1 : count, 1, block);
   tn_node *inner = b.inner;
   /* inside the blocks' loop */
   if (inner->op == OP_RANGE) inner = tn__fresh_range(l, inner->src[0], AX_LOOP, tn__role_of(x));
@@ -662,8 +738,11 @@ tn_node *tn__split_long(tn__lowering *l, tn_node *body) {
   if (at < 0 || tn__extent(p.r.range[at]) < MIN_SPLIT) return body; /* a choice: either is right */
   int64_t steps, beside, tiles = tn__tile_count(l, body, &steps, &beside);
   if (tiles) return split_product(l, body, p.r.range[at], tiles, steps, beside);
-  int64_t count = count_blocks(l, &p, p.r.range[at]);
-  return count ? split(l, body, p.r.range[at], count, NULL) : body;
+  tn_node *x = p.r.range[at];
+  if (!count_blocks(l, &p, x)) return body;
+  body = rest_apart(l, body, &x);
+  tn__survey_loops(c, l->a, body, &p);
+  return split_packs(l, body, x, count_blocks(l, &p, x), pack_along(l, &p, x), NULL);
 }
 
 /* Sums over rows that are gone through anyway: as many blocks as groups are there. */

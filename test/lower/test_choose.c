@@ -88,6 +88,25 @@ static void short_rows_as_stored(void **state) {
   tn_ctx_close(c);
 }
 
+/* Two wide accesses of a thread have a half of a sector each: elements as many as one has are stored sooner. */
+static void whole_sectors(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, "%1 = param f32[769,2048] 769 2048 {0 0}\n"
+                                         "%2 = reshape f32[1,769,2048] %1 1 769 2048\n"
+                                         "%3 = expand f32[2,769,2048] %2 2 769 2048\n"
+                                         "%4 = param f32[2048] 2048 {1 0}\n"
+                                         "%5 = reshape f32[1,1,2048] %4 1 1 2048\n"
+                                         "%6 = expand f32[2,769,2048] %5 2 769 2048\n"
+                                         "%7 = add f32[2,769,2048] %3 %6\n"
+                                         "%8 = sink void %7 {\"outputs\"}\n");
+  assert_non_null(text);
+  if (!strstr(text, "# k0_2_769_2048: pack(2,4) ")) fail_msg("stored otherwise:\n%s", text);
+  tn_string_free(text);
+  tn_ctx_close(c);
+}
+
 /* Few sums of many elements, which are stored as well, are cut into blocks however short the outermost loop is. */
 static void beside_stores(void **state) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
@@ -129,6 +148,38 @@ static void spread_rows(void **state) {
     if (!coverage_takes("ref:sm_90", tn__variant_at(0), n > 4 ? "group" : "threads", body, i, why, sizeof why))
       fail_msg("rows of %d: %s", n, why);
   }
+  tn_ctx_close(c);
+}
+
+/* Long sums of any length are loaded by wide accesses, but for the few elements that are no whole one; not those that
+ * begin elsewhere. */
+static void odd_lengths(void **state) {
+  static const struct {
+    const char *body, *step;
+  } sums[] = {
+      {"%1 = param f32[300007] 300007 {0 0}\n%2 = sum f32 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "tail"},
+      {"%1 = param bf16[1000003] 1000003 {0 0}\n%2 = rmax bf16 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "tail"},
+      {"%1 = param f64[200001] 200001 {0 0}\n%2 = exp f64[200001] %1\n%3 = sum f64 %2 {0}\n%4 = sum f64 %1 {0}\n"
+       "%5 = sink void %3 %4 {\"outputs\"}\n", "tail"},
+      {"%1 = param i32[300006] 300006 {0 0}\n%2 = prod i32 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "tail"},
+  };
+  char why[512];
+  (void)state;
+  for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
+    if (!coverage_takes("ref:sm_90", tn__variant_at(0), sums[i].step, sums[i].body, i, why, sizeof why))
+      fail_msg("sum %zu: %s", i, why);
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, sums[1].body);
+  assert_non_null(text);
+  if (!strstr(text, "tail(0,3) split(0) pack(0,8) ")) fail_msg("loaded otherwise:\n%s", text);
+  if (strstr(text, "several(")) fail_msg("loaded one by one:\n%s", text);
+  tn_string_free(text);
+  text = tn_explain_text_string(c, "%1 = param f32[300009] 300009 {0 0}\n%2 = shrink f32[300007] %1 1 300007 {1}\n"
+                                   "%3 = sum f32 %2 {0}\n%4 = sink void %3 {\"outputs\"}\n");
+  assert_non_null(text);
+  if (strstr(text, "tail(")) fail_msg("cut in vain:\n%s", text);
+  tn_string_free(text);
   tn_ctx_close(c);
 }
 
@@ -227,7 +278,7 @@ static void patches_and_packs(void **state) {
       {"%1 = param f16[262145] 262145 {0 0}\n"
        "%2 = sum f16 %1 {0}\n"
        "%3 = sink void %2 {\"outputs\"}\n",
-       "# k0_parts: split(0)"},
+       "# k0_parts: tail(0,1) split(0)"},
       {"%1 = param f16[66128] 66128 {0 0}\n"
        "%2 = sum f16 %1 {0}\n"
        "%3 = sink void %2 {\"outputs\"}\n",
@@ -415,8 +466,9 @@ static void even_shares(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(loads_one_by_one), cmocka_unit_test(even_shares),
                                      cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
-                                     cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(spread_rows),
-                                     cmocka_unit_test(beside_blocks),
+                                     cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(whole_sectors),
+                                     cmocka_unit_test(spread_rows), cmocka_unit_test(beside_blocks),
+                                     cmocka_unit_test(odd_lengths),
                                      cmocka_unit_test(functions_once),
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
                                      cmocka_unit_test(small)};

@@ -316,6 +316,9 @@ static const program short_ones[] = {
     {"... which ends within a wide access", scan, TN_F32, UPTO, PLUS, 99, 15, 1, FETCHED},
     {"... of an even number", scan, TN_I32, UPTO, PLUS, 300, 12, 1, FETCHED},
     {"... of whole wide accesses", scan, TN_F32, UPTO, PLUS, 70, 16, 1, FETCHED},
+    {"... of one such", scan, TN_F32, UPTO, PLUS, 70, 4, 1, NO_NAN, "fetched(4)", "fetched(4,"},
+    {"... of two", scan, TN_F64, UPTO, TIMES, 77, 4, 1, NO_NAN, "fetched(2,2)", NULL},
+    {"... of two from the end", masked, TN_I64, FROM, PLUS, 70, 4, 1, NO_NAN, "fetched(2,2)", NULL},
     {"... of two", scan, TN_F16, UPTO, PLUS, 333, 2, 1, FETCHED},
     {"... of those before", masked, TN_F32, BEFORE, PLUS, 77, 9, 1, FETCHED},
     {"... from the end", masked, TN_F64, FROM, TIMES, 77, 5, 1, FETCHED},
@@ -332,7 +335,11 @@ static const program short_ones[] = {
     {"... of what lies apart", of_half, TN_F32, UPTO, PLUS, 99, 13, 1, NO_NAN, NULL, NULL},
     {"short columns", scan, TN_F32, UPTO, PLUS, 70, 13, 2, FETCHED},
     {"... from the end", masked, TN_BF16, BEHIND, PLUS, 70, 11, 4, FETCHED},
+    {"... of whole wide accesses", scan, TN_F32, UPTO, TIMES, 301, 4, 2, NO_NAN, "fetched(4,4)", NULL},
     {"... of three", scan, TN_F32, UPTO, PLUS, 70, 50, 3, NO_NAN, NULL, NULL},
+    {"rows of several threads each", scan, TN_F32, UPTO, PLUS, 70, 24, 1, NO_NAN, "fetched(4,4)", NULL},
+    {"... whose neighbours go beyond the end", masked, TN_BF16, FROM, PLUS, 99, 48, 1, NO_NAN, "8x7)", NULL},
+    {"... of those behind", masked, TN_I32, BEHIND, PLUS, 70, 56, 1, NO_NAN, "fetched(2,2)", NULL},
     {"one turn", scan, TN_F32, UPTO, PLUS, 70, 1, 1, NO_NAN, NULL, NULL},
 };
 
@@ -370,7 +377,10 @@ static void of_short_ones(void **s) {
 
 static void by_blocks(void **s) {
   (void)s;
+  static const program wide = {"rows of a thread each, of wide accesses", scan, TN_F32, UPTO, PLUS, 9000, 16, 1, NO_NAN,
+                               "1x16) beside(64) fetched(4,4)", NULL};
   for (size_t i = 0; i < sizeof long_ones / sizeof *long_ones; i++) compare(&long_ones[i], "ref:opencl", NULL);
+  compare(&wide, "ref:opencl", "fetched");
 }
 
 /* Elements that take much are shared out among more threads than go along their rows, if there are few groups; not
