@@ -18,7 +18,8 @@
  *   waiting    groups side by side, as many as a unit has room for, each of which waits for memory where a loop has it
  *              wait, and for its threads where they meet, and does an instruction at a time
  *
- * and a launch.  What is the same in all turns of a loop is loaded in front of it, unless it stores something.  Which
+ * and a launch; where groups own places, the time until they know which updates are theirs comes before all that.
+ * What is the same in all turns of a loop is loaded in front of it, unless it stores something.  Which
  * sectors an access touches is found by computing its index for the threads that run in step, and how it moves with
  * each loop by computing it for the loop's second turn.  Loops from the inside out: what a load asks for in one turn,
  * for all threads of the block, is not asked for again in the next one if it is still in a cache; what is stored goes
@@ -43,10 +44,16 @@ enum {
   WRITTEN_OUT = 128,   /* accesses in all turns of loops that compilers unroll whole, by what they made of windows */
   AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
   AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
-  PLACES_BEGUN = 16,    /* and of places that a group owns (tn__owns_places), */
-  TURNS_LOADED = 24,    /* and of updates that are added there in order */
+  WORDS_LOADED = 24,    /* or words, for places that a group owns (tn__owns_places) and rows that are added there, */
+  LEAST_LOADED = 4,     /* of so many of these at least; */
+  TURNS_ASKED = 16,     /* updates that each thread asks at once whether they are wanted, */
+  MEETINGS_ASKED = 3,   /* barriers of that, */
+  MEETINGS_SORTED = 5,  /* and until those that are wanted are in order; */
+  COMPARED = 6,         /* cycles in which each thread compares one of few with its own, */
+  ADDED_STEPS = 14,     /* instructions that say where a row is, and whose sum it goes to (read in SASS) */
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
   LEAST_REGISTERS = 16, /* or of which some are what it keeps */
+  OWNER_REGISTERS = 44, /* or of one that owns places */
   STEP_BIT = 3, STEP_REST = 10, /* instructions of a count of threads in step: for each bit, and once */
   WIDE_PAIR = 7,        /* instructions for the greater of two f64 */
   PORT = 2,             /* sectors that a unit takes from outside in a cycle */
@@ -105,6 +112,7 @@ typedef struct look {
   bool asked;           /* what the block waits for first has been asked for */
   double banks;         /* turns of shared memory, of a block */
   tn__turns owned;      /* updates that come behind places that a group owns; store NULL: none do */
+  double asking;        /* cycles in which a block asks for nothing but which of these are wanted */
 } look;
 
 static double turns_of(const tn_node *range) {
@@ -420,9 +428,42 @@ static double registers_of(const look *l) {
   return fmax(n, PLAIN_REGISTERS);
 }
 
+/* Words that are fetched of a row, each thread its own */
+static double words_of_row(const look *l, const tn__turns *of) {
+  double words = 0;
+  for (uint32_t i = of->start; i < of->end; i++) {
+    const tn_node *n = l->p->ins[i];
+    if (n->op == OP_LOAD && tn__hangs_on(l->a, n->src[1], of->lanes))
+      words += ceil((double)tn__size_of(n->dtype) / sizeof(float));
+  }
+  return words;
+}
+
+/* Rows that are on their way together: as many as there are registers for what is fetched of each (turns_cuda.inc) */
+static double rows_loaded(const look *l, const tn__turns *of) {
+  return fmin((double)of->count, fmax(LEAST_LOADED, floor(WORDS_LOADED / fmax(1, words_of_row(l, of)))));
+}
+
+/* ... of a thread that owns places: rows on their way, and what places begin with, where that is loaded */
+static double registers_of_owner(const look *l) {
+  tn__owned of;
+  uint32_t at = 0;
+  while (at < l->p->n && (l->p->ins[at]->op != OP_RANGE || !tn__owns_places(l->a, l->p, at, &of))) at++;
+  if (at == l->p->n) return INFINITY;
+  double rows = rows_loaded(l, &of.add), begun = words_of_row(l, &of.begin);
+  return OWNER_REGISTERS + rows * words_of_row(l, &of.add) + begun * rows + (begun > 0 ? WORDS_LOADED : 0);
+}
+
+/* Blocks that a unit has room for by registers: as many as the compiler is told, and more of groups that own places,
+ * where those need few */
+static double room_by_registers(const look *l) {
+  double registers = (double)l->t->registers / 4 / tn__threads_of_block(l->p), told = l->p->beside;
+  if (l->p->owns) return fmax(told, floor(registers / registers_of_owner(l)));
+  return told > 0 ? told : floor(registers / registers_of(l));
+}
+
 static double room_of(const look *l) {
-  double threads = tn__threads_of_block(l->p), n = floor(l->t->unit_threads / threads);
-  n = fmin(n, l->p->beside ? l->p->beside : floor((double)l->t->registers / 4 / (threads * registers_of(l))));
+  double n = fmin(floor(l->t->unit_threads / (double)tn__threads_of_block(l->p)), room_by_registers(l));
   if (l->k->shared > 0) n = fmin(n, floor((double)l->t->shared / (double)l->k->shared));
   return fmax(1, n);
 }
@@ -499,16 +540,29 @@ static double asks_at_once(const look *l, uint32_t start) {
   return apart || stores ? 1 : registers >= 2 * registers_of(l) ? AT_ONCE_OF_FEW : AT_ONCE;
 }
 
-/* Turns that a group goes through of a loop of updates: its threads share out the question which are wanted, and then
- * all go on with those that are, if as many go to each class of places. */
-static double turns_gone_through(const look *l, const tn__turns *of) {
+/* Updates that are a group's, if as many go to each class of places */
+static double turns_owned(const tn__turns *of) {
   double own = (double)of->count;
   for (uint32_t i = 0; i < of->wanted.n; i++) {
     const tn_node *x = of->wanted.v[i], *class = x->op == OP_EQ ? x->src[0] : NULL;
     int64_t classes;
     if (class && class->op == OP_MOD && tn__const_int(class->src[1], &classes) && classes > 0) own /= (double)classes;
   }
-  return ceil((double)of->count / l->p->group) + ceil(own);
+  return ceil(own);
+}
+
+/* Turns that a group goes through of a loop of updates: its threads share out the question which are wanted, and then
+ * all go on with those that are. */
+static double turns_gone_through(const look *l, const tn__turns *of) {
+  return ceil((double)of->count / l->p->group) + turns_owned(of);
+}
+
+/* Cycles until a group knows which those are, in order: rounds of questions, each of which waits for memory, and a
+ * sort, in which, of few, each thread counts those before its own. */
+static double time_of_asking(const look *l, const tn__turns *of) {
+  double rounds = ceil((double)of->count / ((double)l->p->group * TURNS_ASKED)), own = turns_owned(of);
+  double bits = ceil(log2(fmax(2, own))), sorted = own <= l->p->group ? own * COMPARED : bits * bits / 2 * MEETING;
+  return rounds * ((double)l->t->latency * l->clock + MEETINGS_ASKED * MEETING) + MEETINGS_SORTED * MEETING + sorted;
 }
 
 static void open_loop(look *l, uint32_t at) {
@@ -523,11 +577,13 @@ static void open_loop(look *l, uint32_t at) {
   if (!o.lanes && !o.unrolled) o.together = asks_at_once(l, at);
   tn__owned of;
   if (tn__owns_places(l->a, l->p, at, &of)) {
-    o.together = PLACES_BEGUN;
+    o.together = (double)WORDS_LOADED * sizeof(float) / (double)tn__size_of(of.begin.store->src[0]->dtype);
     l->owned = of.add;
+    l->asking += serial_turns(l) * time_of_asking(l, &of.add);
   } else if (l->owned.store && at == l->owned.start) {
     o.turns = turns_gone_through(l, &l->owned);
-    o.together = TURNS_LOADED;
+    o.together = rows_loaded(l, &l->owned);
+    l->work += serial_turns(l) * o.turns * l->warps * TN__LANES * ADDED_STEPS;
   }
   tn__vec_push(l->a, &l->open, o);
 }
@@ -713,7 +769,7 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   bool full = !stage && l.blocks >= l.resident * l.units;
   double alone = l.waiting + (full ? l.branches * BRANCH : 0) + l.work / (l.warps * TN__LANES);
   time = fmax(time, fmax(1, l.blocks / (l.resident * l.units)) * ((double)t->latency + alone / l.clock));
-  return time;
+  return time + l.asking / l.clock; /* those that begin together ask together, which no other hides */
 }
 
 /* Does it go through memory again and again, each time to add at some other of the places that this says?  Those of one

@@ -42,8 +42,8 @@ typedef struct tn__group_words {
   /* $0, a u32 there, once threads in step have counted at it up to this one; of these, those count at one place whose
    * numbers $1 agree in their least $b bits; NULL: not so */
   const char *count_in_step;
-  /* stores at $0 what $1 gives for each of $n places, and adds what $2 gives for each of $b turns, in order, in blocks
-   * of $g threads (tn__owns_places), and the text that this needs; NULL: as loops */
+  /* stores at $0 what $1 gives for each of $n places, and adds what $3 gives for each of $b turns and what $2 fetches
+   * for it, in order, in blocks of $g threads (tn__owns_places), and the text that this needs; NULL: as loops */
   const char *own_places, *turns;
   const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */

@@ -1157,32 +1157,90 @@ static const char *all_of(tn__printer *p, const tn__nodes *conditions) {
   return all;
 }
 
-/* Does nothing but the store's gate ask for what this joins?  Its conditions are said one by one. */
-static bool joins_gate(const tn__printer *p, const tn__turns *turns, const tn_node *n) {
-  if (n->op != OP_AND) return false;
-  for (uint32_t at = turns->start + 1; at < turns->end; at++) {
-    const tn_node *user = p->part->ins[at];
-    for (uint32_t s = 0; s < user->nsrc; s++)
-      if (user->src[s] == n && user != turns->store && !joins_gate(p, turns, user)) return false;
+static void mark(tn__map *made, tn_node *n) { tn__map_putp(made, n, n); }
+
+/* Marks what those of a turn that are marked are made of.  asked: loads that are not there only say what is added, and
+ * go into the row. */
+static void mark_sources(const tn__printer *p, const tn__turns *turns, const tn__map *asked, tn__map *row,
+                         tn__map *made) {
+  for (uint32_t at = turns->end; --at > turns->start;) {
+    tn_node *n = p->part->ins[at];
+    if (!tn__map_getp(made, n)) continue;
+    bool waits = asked && n->op == OP_LOAD && !tn__map_getp(asked, n);
+    if (waits) mark(row, n);
+    for (uint32_t s = 0; s < n->nsrc && !waits; s++) mark(made, n->src[s]);
   }
-  return true;
 }
 
-/* A function of the turn: is it wanted, is the thread there, to which place, and what?  Gives its name. */
-static const char *put_turn(tn__printer *p, const char *of, const tn__turns *turns) {
-  tn_node *turn = p->part->ins[turns->start], *store = turns->store;
-  const char *type = p->d->value[tn__print_kind(p, turn)], *name = tn__print_format(p, "%s%" PRIu32, of, p->nloop);
-  const char *i = tn__print_give(p, turn, 'i', p->nloop++);
-  tn__print_line(p, "auto %s = [&](%s %s) {", name, type, i);
+/* ... of whether and where a turn stores; what, too */
+static void mark_of_store(const tn__printer *p, const tn__turns *turns, tn__map *made, bool what) {
+  tn__map_init(made, &p->c->scratch);
+  for (uint32_t i = 0; i < turns->wanted.n; i++) mark(made, turns->wanted.v[i]);
+  for (uint32_t i = 0; i < turns->inside.n; i++) mark(made, turns->inside.v[i]);
+  mark(made, turns->store->src[1]);
+  if (what) mark(made, turns->store->src[2]);
+}
+
+/* The head of a function of the turn, and of a row's values */
+static const char *open_turn(tn__printer *p, const char *of, const tn__turns *turns, const tn__nodes *row) {
+  tn_node *turn = p->part->ins[turns->start];
+  const char *name = tn__print_format(p, "%s%" PRIu32, of, p->nloop);
+  const char *given = tn__print_give(p, turn, 'i', p->nloop++);
+  given = tn__print_format(p, "%s %s", p->d->value[tn__print_kind(p, turn)], given);
+  for (uint32_t i = 0; i < row->n; i++)
+    given = tn__print_format(p, "%s, %s %s", given, p->d->value[row->v[i]->dtype], tn__print_name(p, row->v[i]));
+  tn__print_line(p, "auto %s = [&](%s) {", name, given);
   p->depth++;
+  return name;
+}
+
+/* What of the turn is marked, but for what is given */
+static void put_marked(tn__printer *p, const tn__turns *turns, const tn__map *made, const tn__map *given) {
   for (uint32_t at = turns->start + 1; at < turns->end; at++) {
     tn_node *n = p->part->ins[at];
     if (n == turns->lanes) {
       tn__map_putp(&p->name, n, "t");
       tn__vec_push(&p->c->scratch, &p->open, ((tn__open_loop){.start = at}));
     } else if (n->op == OP_END) p->open.n--;
-    else if (n != store && !joins_gate(p, turns, n)) put_instruction(p, at);
+    else if (tn__map_getp(made, n) && !tn__map_getp(given, n)) put_instruction(p, at);
   }
+}
+
+/* What is fetched for a turn: `row`, of those that are marked */
+static const char *put_fetch(tn__printer *p, const tn__turns *turns, const tn__map *waits, tn__nodes *row) {
+  const char *name = open_turn(p, "fetch", turns, &(tn__nodes){0}), *types = "", *values = "";
+  tn__map made, none;
+  tn__map_init(&made, &p->c->scratch);
+  tn__map_init(&none, &p->c->scratch);
+  for (uint32_t at = turns->start + 1; at < turns->end; at++)
+    if (tn__map_getp(waits, p->part->ins[at])) tn__vec_push(&p->c->scratch, row, p->part->ins[at]);
+  for (uint32_t i = 0; i < row->n; i++) mark(&made, row->v[i]);
+  mark_sources(p, turns, NULL, NULL, &made);
+  put_marked(p, turns, &made, &none);
+  for (uint32_t i = 0; i < row->n; i++) {
+    const char *comma = i ? ", " : "";
+    types = tn__print_format(p, "%s%s%s", types, comma, p->d->value[row->v[i]->dtype]);
+    values = tn__print_format(p, "%s%s%s", values, comma, tn__print_name(p, row->v[i]));
+  }
+  tn__print_line(p, "return tn_row<%s>{%s};", types, values);
+  tn__print_brace(p, "};");
+  return name;
+}
+
+/* A function of the turn: is it wanted, is the thread there, to which place, and what?  Gives its name.  fetch: that of
+ * one behind which a turn that is wanted waits for no memory; NULL: there is none. */
+static const char *put_turn(tn__printer *p, const char *of, const tn__turns *turns, const char **fetch) {
+  tn_node *store = turns->store;
+  tn__map asked, made, waits;
+  tn__nodes row = {0};
+  mark_of_store(p, turns, &asked, false);
+  mark_of_store(p, turns, &made, true);
+  tn__map_init(&waits, &p->c->scratch);
+  mark_sources(p, turns, NULL, NULL, &asked);
+  mark_sources(p, turns, fetch ? &asked : NULL, &waits, &made);
+  if (fetch) *fetch = put_fetch(p, turns, &waits, &row);
+  const char *name = open_turn(p, of, turns, &row);
+  put_marked(p, turns, &made, &waits);
   tn__print_line(p, "return tn_turn<%s, %s>{%s, %s, %s, %s};", p->d->value[store->src[0]->dtype],
                  p->d->value[tn__print_kind(p, store->src[1])], all_of(p, &turns->wanted), all_of(p, &turns->inside),
                  tn__print_name(p, store->src[1]), tn__print_name(p, store->src[2]));
@@ -1194,11 +1252,13 @@ static const char *put_turn(tn__printer *p, const char *of, const tn__turns *tur
 static bool put_owned(tn__printer *p, uint32_t start, uint32_t *end) {
   tn__owned of;
   if (!p->d->group->own_places || !tn__owns_places(&p->c->scratch, p->part, start, &of)) return false;
-  const char *begin = put_turn(p, "begin", &of.begin);
+  const char *begin = put_turn(p, "begin", &of.begin, NULL), *fetch;
   for (uint32_t at = of.begin.end + 1; at < of.add.start; at++) put_instruction(p, at);
+  const char *turn = put_turn(p, "turn", &of.add, &fetch);
   tn__words words = {.word = {['0'] = tn__print_format(p, "b%" PRId64, of.add.store->src[0]->ints[0]),
                               ['1'] = begin,
-                              ['2'] = put_turn(p, "turn", &of.add),
+                              ['2'] = fetch,
+                              ['3'] = turn,
                               ['n'] = tn__print_format(p, "%" PRId64, of.begin.count),
                               ['b'] = tn__print_format(p, "%" PRId64, of.add.count),
                               ['g'] = tn__print_format(p, "%d", p->part->group)}};

@@ -22,9 +22,9 @@ typedef struct tn__c_symbol {
   bool shared;      /* an array that is a place in shared memory */
 } symbol;
 
-typedef struct tn__c_lambda { /* auto name = [&](type parameter) { ... }; */
-  uint32_t name, parameter, body; /* words */
-  tn__c_type type;                /* of the parameter */
+typedef struct tn__c_lambda { /* auto name = [&](type turn, type value, ...) { ... }; */
+  uint32_t name, parameters; /* words */
+  tn__c_type type;           /* of the first parameter */
 } lambda;
 
 typedef struct tn__c_reader {

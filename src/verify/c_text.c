@@ -207,11 +207,13 @@ static void read_lambda(reader *r) {
   need(r, "&");
   need(r, "]");
   need(r, "(");
+  f.parameters = r->at;
   if (!tn__c_take_type(r, &f.type) || f.type.stars) tn__c_refuse(r, "an odd parameter");
-  f.parameter = r->at++;
-  need(r, ")");
-  need(r, "{");
-  f.body = r->at;
+  while (!is_at(r, "{")) {
+    if (r->word.v[r->at].kind == W_END) tn__c_refuse(r, "an open head");
+    r->at++;
+  }
+  r->at++;
   pass_block(r);
   need(r, ";");
   tn__vec_push(r->a, &r->lambda, f);
@@ -258,19 +260,74 @@ static turn_read read_turn(reader *r) {
   return x;
 }
 
-/* The function of that turn, as if it stood here */
-static turn_read call_turn(reader *r, const lambda *f, uint32_t turn) {
-  uint32_t symbols = r->symbol.n;
-  const word *w = &r->word.v[f->parameter];
-  symbol parameter = {.name = r->text + w->at, .n = w->n, .type = f->type, .reg = turn};
+/* What is fetched for a turn */
+typedef tn__vec(ex) row_read;
+
+/* return tn_row<type, ...>{value, ...}; */
+static row_read read_row(reader *r) {
+  tn__vec(tn__c_type) types = {0};
+  row_read row = {0};
+  need(r, "return");
+  need(r, "tn_row");
+  need(r, "<");
+  while (!take(r, ">")) {
+    tn__c_type type;
+    if (types.n) need(r, ",");
+    if (!tn__c_take_type(r, &type) || type.stars) tn__c_refuse(r, "an odd type");
+    tn__vec_push(r->a, &types, type);
+  }
+  need(r, "{");
+  for (uint32_t i = 0; i < types.n; i++) {
+    if (i) need(r, ",");
+    ex x = tn__c_expression(r);
+    tn__vec_push(r->a, &row, in_reg(types.v[i], tn__c_converted(r, x, types.v[i])));
+  }
+  need(r, "}");
+  need(r, ";");
+  return row;
+}
+
+/* Takes the parameter that comes, which has that value from now on; of its own type. */
+static void give(reader *r, ex x) {
+  tn__c_type type;
+  if (!tn__c_take_type(r, &type) || type.stars) tn__c_refuse(r, "an odd parameter");
+  const word *w = &r->word.v[r->at++];
+  symbol parameter = {.name = r->text + w->at, .n = w->n, .type = type, .reg = tn__c_converted(r, x, type)};
   tn__vec_push(r->a, &r->symbol, parameter);
-  r->at = f->body;
+}
+
+/* The function of that turn, up to what it gives, as if it stood here; row: NULL: nothing is fetched, and zeros are
+ * there */
+static void begin_call(reader *r, const lambda *f, uint32_t turn, const row_read *row) {
+  uint32_t given = 0;
+  r->at = f->parameters;
+  give(r, in_reg(f->type, turn));
+  for (; take(r, ","); given++) {
+    if (row && given == row->n) tn__c_refuse(r, "a value that nobody fetches");
+    give(r, row ? row->v[given] : number_here(r, 0));
+  }
+  if (row && given < row->n) tn__c_refuse(r, "a value that is fetched for nobody");
+  need(r, ")");
+  need(r, "{");
   r->depth++;
   while (!is_at(r, "return")) read_statement(r);
   r->depth--;
+}
+
+static turn_read call_turn(reader *r, const lambda *f, uint32_t turn, const row_read *row) {
+  uint32_t symbols = r->symbol.n;
+  begin_call(r, f, turn, row);
   turn_read x = read_turn(r);
   r->symbol.n = symbols;
   return x;
+}
+
+static row_read call_fetch(reader *r, const lambda *f, uint32_t turn) {
+  uint32_t symbols = r->symbol.n;
+  begin_call(r, f, turn, &(row_read){0});
+  row_read row = read_row(r);
+  r->symbol.n = symbols;
+  return row;
 }
 
 /* What a call relies on: how many threads and places there are, and where those are */
@@ -305,21 +362,25 @@ static void check_turn(reader *r, const owned_read *o, const turn_read *x, ex nu
   land(r, unwanted);
 }
 
-/* A loop over so many turns, which stores what the function says, or adds it, where it is wanted and the thread is
- * there. */
-static void read_turns(reader *r, const owned_read *o, const lambda *f, ex count, bool adds) {
+/* A loop over so many turns, which stores what the function says, or, of what is fetched, adds it, where it is wanted
+ * and the thread is there.  It is asked for these before anything is fetched. */
+static void read_turns(reader *r, const owned_read *o, const lambda *f, const lambda *fetch, ex count) {
   uint32_t turn = new_reg(r);
   ex counter = {.type = f->type, .where = VARIABLE, .reg = turn};
   tn__c_assign(r, counter, tn__c_converted(r, number_here(r, 0), f->type));
   uint32_t top = r->ins.n;
   uint32_t out = put_jump(r, TN__C_UNLESS, tn__c_truth(r, tn__c_arithmetic(r, TN__C_LT, counter, count)));
-  turn_read x = call_turn(r, f, turn);
-  check_turn(r, o, &x, counter, adds);
+  turn_read x = call_turn(r, f, turn, NULL);
+  check_turn(r, o, &x, counter, fetch != NULL);
+  if (fetch) {
+    const row_read row = call_fetch(r, fetch, turn);
+    x.value = call_turn(r, f, turn, &row).value;
+  }
   uint32_t unwanted = put_jump(r, TN__C_UNLESS, x.wanted), outside = put_jump(r, TN__C_UNLESS, x.inside);
   ex place = tn__c_arithmetic(r, TN__C_ADD, in_reg(o->to.type, o->to.reg), x.at);
   ex element = {.type = o->to.type, .where = MEMORY, .reg = place.reg};
   element.type.stars--;
-  ex value = adds ? tn__c_arithmetic(r, TN__C_ADD, element, x.value) : x.value;
+  ex value = fetch ? tn__c_arithmetic(r, TN__C_ADD, element, x.value) : x.value;
   tn__c_assign(r, element, tn__c_converted(r, value, element.type));
   land(r, unwanted);
   land(r, outside);
@@ -335,7 +396,14 @@ static int64_t number_in(reader *r) {
   return n;
 }
 
-/* tn_own_places<places, turns, threads>(to, begin, turn): a loop over the places, and one over the turns */
+static lambda take_lambda(reader *r) {
+  need(r, ",");
+  const lambda f = *find_lambda(r);
+  r->at++;
+  return f;
+}
+
+/* tn_own_places<places, turns, threads>(to, begin, fetch, turn): a loop over the places, and one over the turns */
 static void read_owned(reader *r) {
   owned_read o = {0};
   need(r, "<");
@@ -350,22 +418,18 @@ static void read_owned(reader *r) {
   tn__c_value(r, &o.to);
   if (o.to.type.stars != 1) tn__c_refuse(r, "no place to add to");
   if (places < 2) tn__c_refuse(r, "one place, which no other is next to");
-  need(r, ",");
-  const lambda begin = *find_lambda(r);
-  r->at++;
-  need(r, ",");
-  const lambda turn = *find_lambda(r);
-  r->at++;
+  const lambda begin = take_lambda(r), fetch = take_lambda(r), turn = take_lambda(r);
   need(r, ")");
   need(r, ";");
   uint32_t end = r->at;
   o.places = number_here(r, (uint64_t)places);
-  turn_read x = call_turn(r, &begin, number_here(r, 0).reg), next = call_turn(r, &begin, number_here(r, 1).reg);
+  turn_read x = call_turn(r, &begin, number_here(r, 0).reg, NULL),
+            next = call_turn(r, &begin, number_here(r, 1).reg, NULL);
   o.first = first_of_turn(r, &x);
   o.inside = x.inside;
   o.step = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, &next), o.first);
-  read_turns(r, &o, &begin, o.places, false);
-  read_turns(r, &o, &turn, turns, true);
+  read_turns(r, &o, &begin, NULL, o.places);
+  read_turns(r, &o, &turn, &fetch, turns);
   r->at = end;
 }
 

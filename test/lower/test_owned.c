@@ -12,13 +12,15 @@
 #include <string.h>
 
 typedef enum to { DRAWN, ONE_PLACE, SOME_OUTSIDE, FEW, TURNS } to; /* where updates go */
+typedef enum made_of { ROWS, SQUARES, QUOTIENTS } made_of;         /* what is added, of one array or of two */
 
 typedef struct program {
   const char *name;
   tn_dim places, width, updates;
   to to;
   tn_dtype dtype, index;
-  bool zeros, apart, product; /* added to zeros; rows and indices of two axes; what is added is made of others */
+  bool zeros, apart; /* added to zeros; rows and indices of two axes */
+  made_of added;
   const char *step;           /* what a kernel's note says; NULL: places are no group's */
 } program;
 
@@ -32,6 +34,8 @@ static int64_t place_of(const program *p, tn_dim i) {
   default: return h % (uint32_t)p->places;
   }
 }
+
+enum { DIVISORS = 400000 /* where those begin */ };
 
 /* Sums of these are rounded: another order would show. */
 static double element(tn_dim at) { return (double)((uint32_t)(at + 1) * 2246822519u >> 8) / 3e5 - 17; }
@@ -51,15 +55,17 @@ static tn_tensor *made(tn_ctx *c, const void *of) {
   int64_t *at = malloc((size_t)p->updates * sizeof *at);
   assert_non_null(at);
   for (tn_dim i = 0; i < p->updates; i++) at[i] = place_of(p, i);
-  tn_tensor *t[3] = {numbers_of(c, p, added, 7), numbers_of(c, p, rows, 1000),
-                     tn_contiguous(tn_cast(tn_from(c, TN_I64, &p->updates, 1, at), p->index))};
+  tn_tensor *t[4] = {numbers_of(c, p, added, 7), numbers_of(c, p, rows, 1000),
+                     tn_contiguous(tn_cast(tn_from(c, TN_I64, &p->updates, 1, at), p->index)),
+                     numbers_of(c, p, added, DIVISORS)};
   free(at);
-  assert_int_equal(tn_realize(t, 3), TN_OK);
+  assert_int_equal(tn_realize(t, 4), TN_OK);
   tn_dim half = p->apart ? 2 : 1, rest = p->width / half;
   tn_dim shape[] = {p->places, half, rest}, by[] = {p->updates, half, rest};
   tn_tensor *base = p->zeros ? tn_zeros(c, p->dtype, shape, 3) : tn_reshape(t[1], shape, 3);
   tn_tensor *update = tn_reshape(t[0], by, 3);
-  if (p->product) update = tn_mul(update, update);
+  if (p->added == SQUARES) update = tn_mul(update, update);
+  if (p->added == QUOTIENTS) update = tn_div(update, tn_reshape(t[3], by, 3));
   return tn_contiguous(tn_index_add(base, 0, t[2], update));
 }
 
@@ -69,6 +75,9 @@ static void check_steps(const void *of, const char *device, const char *text) {
   if (!p->step && strstr(text, " owns(")) fail_msg("%s on %s: owned in\n%s", p->name, device, text);
   if (p->step && strstr(text, "__global__") && !strstr(text, "    tn_own_places<"))
     fail_msg("%s on %s: no turns in\n%s", p->name, device, text);
+  /* all is fetched before anything is made of it, for which threads might branch */
+  if (p->added == QUOTIENTS && strstr(text, "__global__") && !strstr(text, "return tn_row<f32, f32>{"))
+    fail_msg("%s on %s: no rows in\n%s", p->name, device, text);
 }
 
 static double rounded(const program *p, double x) { return p->dtype == TN_F32 ? (double)(float)x : x; }
@@ -87,7 +96,9 @@ static void compare(const program *p, tn_options opt) {
       int64_t at = place_of(p, i);
       if (at < 0 || at >= p->places) continue;
       double update = (double)(float)element(7 + i * p->width + x), *y = &want[at * p->width + x];
-      *y = rounded(p, *y + (p->product ? rounded(p, update * update) : update));
+      if (p->added == SQUARES) update *= update;
+      if (p->added == QUOTIENTS) update /= (double)(float)element(DIVISORS + i * p->width + x);
+      *y = rounded(p, *y + rounded(p, update));
     }
   for (tn_dim i = 0; i < p->places * p->width; i++) {
     double y = size == sizeof(float) ? (double)((float *)got)[i] : ((double *)got)[i];
@@ -100,26 +111,28 @@ static void compare(const program *p, tn_options opt) {
 }
 
 static const program programs[] = {
-    {"rows of whole warps", 100, 64, 300, DRAWN, TN_F32, TN_I64, false, false, false, " owns(49x1)"},
-    {"added to zeros", 70, 32, 90, DRAWN, TN_F32, TN_I64, true, false, false, " owns(35x1)"},
-    {"rows of odd lengths", 37, 45, 200, DRAWN, TN_F32, TN_I64, false, false, false, " owns(17x1)"},
-    {"short rows", 300, 5, 33, DRAWN, TN_F32, TN_I32, true, false, false, " owns("},
-    {"all to one place", 64, 33, 150, ONE_PLACE, TN_F32, TN_I64, false, false, false, " owns("},
-    {"some to no place", 50, 40, 170, SOME_OUTSIDE, TN_F32, TN_I64, false, false, false, " owns("},
-    {"some to no place, numbers of 32 bits", 50, 32, 100, SOME_OUTSIDE, TN_F32, TN_I32, true, false, false, " owns("},
-    {"few places of many", 999, 33, 120, FEW, TN_F32, TN_I64, false, false, false, " owns("},
-    {"one after the other", 16, 96, 70, TURNS, TN_F32, TN_I64, true, false, false, " owns(7x1)"},
-    {"one update", 40, 64, 1, DRAWN, TN_F32, TN_I64, false, false, false, NULL},
-    {"wide numbers", 60, 40, 100, DRAWN, TN_F64, TN_I64, false, false, false, " owns("},
-    {"rows of two axes", 60, 40, 100, DRAWN, TN_F32, TN_I64, false, true, false, " owns("},
-    {"what is made of others", 60, 34, 100, DRAWN, TN_F32, TN_I64, true, false, true, " owns("},
-    {"places that bytes say", 900, 40, 120, TURNS, TN_F32, TN_U8, false, false, false, " owns("},
-    {"single numbers", 60, 1, 100, DRAWN, TN_F32, TN_I64, false, false, false, NULL},
+    {"rows of whole warps", 100, 64, 300, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(49x1)"},
+    {"added to zeros", 70, 32, 90, DRAWN, TN_F32, TN_I64, true, false, ROWS, " owns(35x1)"},
+    {"rows of odd lengths", 37, 45, 200, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(17x1)"},
+    {"short rows", 300, 5, 33, DRAWN, TN_F32, TN_I32, true, false, ROWS, " owns("},
+    {"all to one place", 64, 33, 150, ONE_PLACE, TN_F32, TN_I64, false, false, ROWS, " owns("},
+    {"some to no place", 50, 40, 170, SOME_OUTSIDE, TN_F32, TN_I64, false, false, ROWS, " owns("},
+    {"some to no place, numbers of 32 bits", 50, 32, 100, SOME_OUTSIDE, TN_F32, TN_I32, true, false, ROWS, " owns("},
+    {"few places of many", 999, 33, 120, FEW, TN_F32, TN_I64, false, false, ROWS, " owns("},
+    {"one after the other", 16, 96, 70, TURNS, TN_F32, TN_I64, true, false, ROWS, " owns(7x1)"},
+    {"one update", 40, 64, 1, DRAWN, TN_F32, TN_I64, false, false, ROWS, NULL},
+    {"wide numbers", 60, 40, 100, DRAWN, TN_F64, TN_I64, false, false, ROWS, " owns("},
+    {"rows of two axes", 60, 40, 100, DRAWN, TN_F32, TN_I64, false, true, ROWS, " owns("},
+    {"what is made of others", 60, 34, 100, DRAWN, TN_F32, TN_I64, true, false, SQUARES, " owns("},
+    {"what is made of two others", 60, 34, 100, DRAWN, TN_F32, TN_I64, true, false, QUOTIENTS, " owns("},
+    {"few of two others", 16, 70, 32, SOME_OUTSIDE, TN_F32, TN_I64, false, false, QUOTIENTS, " owns("},
+    {"places that bytes say", 900, 40, 120, TURNS, TN_F32, TN_U8, false, false, ROWS, " owns("},
+    {"single numbers", 60, 1, 100, DRAWN, TN_F32, TN_I64, false, false, ROWS, NULL},
 };
 /* Where no mode asks for the order, of those that are many enough */
 static const program many[] = {
-    {"many", 130, 512, 260, DRAWN, TN_F32, TN_I64, false, false, false, " owns(65x4)"},
-    {"few places of long rows", 9, 20000, 40, FEW, TN_F32, TN_I64, false, false, false, " owns("},
+    {"many", 130, 512, 260, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(65x4)"},
+    {"few places of long rows", 9, 20000, 40, FEW, TN_F32, TN_I64, false, false, ROWS, " owns("},
 };
 
 #define ALL(list, opt) \
@@ -150,7 +163,7 @@ static tn_tensor *to_softmax(tn_ctx *c, const void *of) {
   return tn_contiguous(tn_index_add(tn_softmax(t[0], 1), 0, t[2], t[1]));
 }
 static void not_where_a_base_is_reduced(void **s) {
-  static const program p = {"to softmax", 130, 64, 600, TURNS, TN_F32, TN_I64, false, false, false, NULL};
+  static const program p = {"to softmax", 130, 64, 600, TURNS, TN_F32, TN_I64, false, false, ROWS, NULL};
   size_t bytes = 0;
   (void)s;
   free(explained((tn_options){.device = "ref:sm_90"}, p.name, to_softmax, check_steps, &p, &bytes));

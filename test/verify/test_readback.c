@@ -261,6 +261,22 @@ static bool unlike_turns(text *out, const char *s, size_t at) {
   EXCHANGE({"return tn_turn<f32, i32>{", "return tn_turn<f32, i32>{t < 31 && "},
            {"30, 64>(", "30, 32>("}, {"_places<3", "_places<2"});
 }
+/* What is fetched is another number, or one more. */
+static bool unlike_rows(text *out, const char *s, size_t at) {
+  EXCHANGE({"return tn_row<f32>{", "return tn_row<f32>{-"}, {"tn_row<f32>{", "tn_row<f32, f32>{0, "});
+}
+/* What is fetched says what is wanted, too, which would be right if it had been there when that was asked. */
+static bool wanted_as_fetched(text *out, const char *s, size_t at) {
+  static const char gives[] = "return tn_turn<f32, i32>{";
+  unsigned number = 0;
+  char with[64];
+  if (strncmp(s + at, gives, sizeof gives - 1) != 0) return false;
+  for (const char *p = strstr(s, ", f32 v"); p && p < s + at; p = strstr(p + 1, ", f32 v"))
+    number = (unsigned)strtoul(p + strlen(", f32 v"), NULL, 10);
+  if (!number) return false;
+  snprintf(with, sizeof with, "%sv%u != 0 && ", gives, number);
+  return replace(out, s, at, sizeof gives - 1, with);
+}
 /* Lanes of different blocks of random bits are said to share one. */
 static bool wrong_block(text *out, const char *s, size_t at) {
   EXCHANGE({"tn_philox_u64x", "tn_philox_in_blocks_u64x"});
@@ -361,6 +377,8 @@ static const struct change {
     {"numbers of places are told by fewer bits", fewer_bits, 2},
     {"lanes share a block that do not", wrong_block, 2},
     {"updates that not all threads take alike", unlike_turns, 2},
+    {"another row is fetched", unlike_rows, 2},
+    {"updates that are wanted for what is fetched", wanted_as_fetched, 1},
     {"a step of an accumulator is lost", drop_update, 8},
     {"another operator", wrong_operator, 40},
     {"another helper", wrong_helper, 30},
