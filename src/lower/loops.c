@@ -455,7 +455,7 @@ tn_node *tn__simplify_accesses(tn_ctx *c, tn__arena *a, tn_node *body) {
       bool own = buf->op == OP_LOCAL && buf->ints[1] > 0; /* each element a thread's: named in a form of its own */
       place[0] = own ? NULL : x->src[1], place[1] = tn__gate_of(x);
     } else if (compares_indices(x) ||
-               (x->op == OP_AND && (compares_indices(x->src[0]) || compares_indices(x->src[1])))) {
+               (x->op == OP_AND && compares_indices(x->src[0]) && compares_indices(x->src[1]))) {
       place[0] = x; /* as it stands in places: what hangs on both forms would be computed twice */
     }
     for (int s = 0; s < 2; s++) {

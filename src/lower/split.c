@@ -5,7 +5,7 @@
  *                   so do columns that are gone down many times, if no thread's cache holds a strip of them
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
  *   whole           the loops of a reduction are one, which is split
- *   tail(a,n)       its last n elements are reduced apart, which are no whole wide access
+ *   rest(a,n)       its last n elements are reduced apart, which are no whole wide access
  *
  * The number of parts hangs on sizes and on the device alone: results do not depend on the number of threads. */
 #include "ir/build.h"
@@ -186,7 +186,7 @@ static tn_node *rest_apart(tn__lowering *l, tn_node *body, tn_node **x) {
     tn__vec_push(l->a, &old, n);
     tn__vec_push(l->a, &new_, tn__op2(c, (tn__op)n->ints[0], half[0], half[1]));
   }
-  tn__sb_printf(&l->note, " tail(%lld,%lld)", tn__id_of(*x), (long long)rest);
+  tn__sb_printf(&l->note, " rest(%lld,%lld)", tn__id_of(*x), (long long)rest);
   *x = whole;
   return tn__simplify_accesses(c, l->a, tn__substitute(c, body, old.v, new_.v, old.n));
 }
@@ -742,7 +742,8 @@ tn_node *tn__split_long(tn__lowering *l, tn_node *body) {
   if (!count_blocks(l, &p, x)) return body;
   body = rest_apart(l, body, &x);
   tn__survey_loops(c, l->a, body, &p);
-  return split_packs(l, body, x, count_blocks(l, &p, x), pack_along(l, &p, x), NULL);
+  int64_t cut = count_blocks(l, &p, x);
+  return cut ? split_packs(l, body, x, cut, pack_along(l, &p, x), NULL) : body;
 }
 
 /* Sums over rows that are gone through anyway: as many blocks as groups are there. */

@@ -36,6 +36,7 @@ typedef struct tn__printer {
   /* functions of slices: vector loops (lanes.c) */
   tn__vec(struct tn__vector_loop *) loops;
   tn__map lanes;    /* accumulator of lanes -> how many of them are a vector */
+  tn__map combined; /* those whose lanes are combined in the end */
   tn__map lane;     /* node of the vector loop that is being printed -> what it is in a lane */
   int count;        /* lanes of its vectors */
   int64_t piece;    /* which of an accumulator's vectors it is at */

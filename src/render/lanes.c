@@ -526,8 +526,11 @@ static bool agree(tn__printer *p, vector_loop *l) {
 
 void tn__lanes_plan(tn__printer *p) {
   tn__map_init(&p->lanes, &p->c->scratch);
+  tn__map_init(&p->combined, &p->c->scratch);
   p->loops.n = 0;
   for (uint32_t i = 0; i < p->part->n; i++) {
+    tn_node *n = p->part->ins[i];
+    if (n->op == OP_GETACC && n->nsrc < 3) tn__map_putp(&p->combined, n->src[0], n);
     if (p->part->ins[i]->op != OP_RANGE || p->part->ins[i]->ints[0] != AX_UPCAST) continue;
     vector_loop l = find_loop(p, i);
     tn__lanes_forms(p, l.start, l.end);
@@ -727,15 +730,6 @@ void tn__lanes_acc(tn__printer *p, tn_node *n) {
     tn__print_line(p, "%s %s = tn_all_%s(%s);", type_of(p, n->dtype), piece_of(p, n, i), type_of(p, n->dtype), init);
 }
 
-/* Are all lanes of it combined in the end?  Else what stands in a lane that nobody wants is of no interest. */
-static bool is_combined(const tn__printer *p, const tn_node *acc) {
-  for (uint32_t i = 0; i < p->part->n; i++) {
-    const tn_node *n = p->part->ins[i];
-    if (n->op == OP_GETACC && n->src[0] == acc && n->nsrc <= 2) return true;
-  }
-  return false;
-}
-
 static void set_lanes(tn__printer *p, tn_node *n) {
   tn_node *value = n->src[1];
   int dtype = n->src[0]->dtype;
@@ -745,7 +739,7 @@ static void set_lanes(tn__printer *p, tn_node *n) {
   for (uint32_t i = 0; fused && i < 2; i++) factor[i] = as_kind(p, value->src[i], dtype);
   if (fused) x = apply(p, OP_FMA, dtype, factor);
   else x = apply(p, (int)n->ints[0], dtype, (const char *[]){cell, as_kind(p, value, dtype)});
-  if (p->rest && is_combined(p, n->src[0]))
+  if (p->rest && tn__map_getp(&p->combined, n->src[0])) /* else a lane that nobody wants is of no interest */
     x = apply(p, OP_WHERE, dtype, (const char *[]){p->rest, tn__print_format(p, "(%s)", x), cell});
   tn__print_line(p, "%s = %s;", cell, x);
 }

@@ -6,6 +6,8 @@
 #include "schedule/fuse.h"
 #include <math.h>
 
+enum { FEW_UPDATES = 2 }; /* elements for each that is scattered: added one by one, they take less than to turn all */
+
 /* a choice: either is right */
 static void row_major(const tn_node *n, double *stride) {
   double s = 1;
@@ -47,12 +49,13 @@ static void through_gather(const tn_node *n, const double *from, double *stride)
   for (uint32_t i = 1; i < x->rank; i++) stride[idx->rank + i - 1] = from[i] > from[0] ? from[i] * more : from[i];
 }
 
-/* A scatter lies as what is scattered does: places, where the innermost of the updates' axes is, and all others. */
+/* A scatter lies as what it begins with does; where that is one number, as what is scattered: places, where the
+ * innermost of the updates' axes is, and all others. */
 /* a choice: either is right */
-static void through_scatter(const tn_node *n, const double *updates, double *stride) {
+static void through_scatter(const tn_node *n, const double *base, const double *updates, double *stride) {
+  bool over_number = tn__is_over_number(n);
   uint32_t axes = n->src[1]->rank;
-  stride[0] = updates[axes - 1];
-  for (uint32_t i = 1; i < n->rank; i++) stride[i] = updates[axes + i - 1];
+  for (uint32_t i = 0; i < n->rank; i++) stride[i] = over_number ? updates[axes + i - 1] : base[i];
 }
 
 /* The source whose layout an elementwise node takes over: the one that is read in full. */
@@ -91,7 +94,7 @@ static void natural(tn__fuse *f, tn_node *n, double *stride) {
   case OP_RESHAPE: through_reshape(n, from, stride); break;
   case OP_GATHER: through_gather(n, from, stride); break;
   case OP_SCATTER:
-    if (tn__scatter_lies_free(f, n)) through_scatter(n, tn__info_of(f, n->src[2])->stride, stride);
+    if (tn__scatter_lies_free(f, n)) through_scatter(n, from, tn__info_of(f, n->src[2])->stride, stride);
     break;
   case OP_EXPAND:
     for (uint32_t i = 0; i < n->rank; i++) stride[i] = x->dim[i] == n->dim[i] ? from[i] : 0;
@@ -142,7 +145,8 @@ void tn__layout_sort(const double *stride, uint8_t *axis, uint32_t n) {
 }
 
 bool tn__scatter_lies_free(const tn__fuse *f, const tn_node *n) {
-  return n->op == OP_SCATTER && n->src[1]->rank > 0 && !f->dev->target.group && !tn__is_placed(n);
+  bool few = n->op == OP_SCATTER && FEW_UPDATES * tn__numel_guess(n->src[2]) <= tn__numel_guess(n);
+  return few && n->src[1]->rank > 0 && !f->dev->target.group && !tn__is_placed(n);
 }
 
 /* Fixes how n is stored: in its natural order, or row-major. */

@@ -157,11 +157,11 @@ static void odd_lengths(void **state) {
   static const struct {
     const char *body, *step;
   } sums[] = {
-      {"%1 = param f32[300007] 300007 {0 0}\n%2 = sum f32 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "tail"},
-      {"%1 = param bf16[1000003] 1000003 {0 0}\n%2 = rmax bf16 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "tail"},
+      {"%1 = param f32[300007] 300007 {0 0}\n%2 = sum f32 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "rest"},
+      {"%1 = param bf16[1000003] 1000003 {0 0}\n%2 = rmax bf16 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "rest"},
       {"%1 = param f64[200001] 200001 {0 0}\n%2 = exp f64[200001] %1\n%3 = sum f64 %2 {0}\n%4 = sum f64 %1 {0}\n"
-       "%5 = sink void %3 %4 {\"outputs\"}\n", "tail"},
-      {"%1 = param i32[300006] 300006 {0 0}\n%2 = prod i32 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "tail"},
+       "%5 = sink void %3 %4 {\"outputs\"}\n", "rest"},
+      {"%1 = param i32[300006] 300006 {0 0}\n%2 = prod i32 %1 {0}\n%3 = sink void %2 {\"outputs\"}\n", "rest"},
   };
   char why[512];
   (void)state;
@@ -172,13 +172,13 @@ static void odd_lengths(void **state) {
   assert_non_null(c);
   char *text = tn_explain_text_string(c, sums[1].body);
   assert_non_null(text);
-  if (!strstr(text, "tail(0,3) split(0) pack(0,8) ")) fail_msg("loaded otherwise:\n%s", text);
+  if (!strstr(text, "rest(0,3) split(0) pack(0,8) ")) fail_msg("loaded otherwise:\n%s", text);
   if (strstr(text, "several(")) fail_msg("loaded one by one:\n%s", text);
   tn_string_free(text);
   text = tn_explain_text_string(c, "%1 = param f32[300009] 300009 {0 0}\n%2 = shrink f32[300007] %1 1 300007 {1}\n"
                                    "%3 = sum f32 %2 {0}\n%4 = sink void %3 {\"outputs\"}\n");
   assert_non_null(text);
-  if (strstr(text, "tail(")) fail_msg("cut in vain:\n%s", text);
+  if (strstr(text, "rest(")) fail_msg("cut in vain:\n%s", text);
   tn_string_free(text);
   tn_ctx_close(c);
 }
