@@ -278,7 +278,7 @@ static void patches_and_packs(void **state) {
       {"%1 = param f16[262145] 262145 {0 0}\n"
        "%2 = sum f16 %1 {0}\n"
        "%3 = sink void %2 {\"outputs\"}\n",
-       "# k0_parts: tail(0,1) split(0)"},
+       "# k0_parts: rest(0,1) split(0)"},
       {"%1 = param f16[66128] 66128 {0 0}\n"
        "%2 = sum f16 %1 {0}\n"
        "%3 = sink void %2 {\"outputs\"}\n",
