@@ -18,7 +18,7 @@ preset = cmake --preset $(1) >/dev/null && cmake --build build-$(1) -j $(JOBS) $
 programs = $(foreach m,$(1),$(patsubst test/$(m)/test_%.c,test_$(m)_%,$(wildcard test/$(m)/test_*.c)))
 any = ($(shell echo $(1) | tr ' ' '|'))
 ctest = ctest --test-dir $(1) -j $(JOBS) --output-on-failure --no-tests=error
-# Stages that try in another way what `make test` tries, on request a part of it: PART=1/3, say.
+# Stages that try in another way what `make test` tries, on request a part of it: PART=1/4, say.
 ctest-part = $(call ctest,$(1)) $$(tools/part)
 
 all: build/configured ## build the library and the tenet command, optimised, in build/
