@@ -11,7 +11,6 @@
 #include "tenet_embed.h"
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { SAME = TN__LANES_SAME, MOVES = TN__LANES_MOVES, VECTOR = TN__LANES_VECTOR };
@@ -531,7 +530,7 @@ void tn__lanes_plan(tn__printer *p) {
   for (uint32_t i = 0; i < p->part->n; i++) {
     tn_node *n = p->part->ins[i];
     if (n->op == OP_GETACC && n->nsrc < 3) tn__map_putp(&p->combined, n->src[0], n);
-    if (p->part->ins[i]->op != OP_RANGE || p->part->ins[i]->ints[0] != AX_UPCAST) continue;
+    if (n->op != OP_RANGE || n->ints[0] != AX_UPCAST) continue;
     vector_loop l = find_loop(p, i);
     tn__lanes_forms(p, l.start, l.end);
     l.count = lanes_of(p, &l);
@@ -611,14 +610,16 @@ static int64_t first_lanes(const tn__printer *p, const access *a) {
 
 /* Cells that are so far apart, of the first n lanes */
 static const char *cells_apart(tn__printer *p, const access *a, int64_t n) {
-  const char *type = type_of(p, a->cell), *back = a->spaced < 0 ? "back" : "apart";
-  const char *by = a->spaced < 0 ? "" : tn__print_format(p, "%" PRId64 ", ", a->spaced);
-  tn__lanes_need(p, a->spaced < 0 ? tn__print_format(p, "#define tn_back_%s(p, n) tn_back_##n##_%s(p)", type, type)
-                                  : tn__print_format(p, "#define tn_apart_%s(p, s, n) tn_apart_##s##_##n##_%s(p)", type,
-                                                     type));
-  tn__lanes_need(p, tn__print_format(p, "TN_%s(%d, %s, boolx%d, %s%" PRId64 ")", a->spaced < 0 ? "BACK" : "APART",
-                                     p->count, type, p->count, by, n));
-  return tn__print_format(p, "tn_%s_%s(%s, %s%" PRId64 ")", back, type, a->place, by, n);
+  const char *type = type_of(p, a->cell);
+  if (a->spaced < 0) {
+    tn__lanes_need(p, tn__print_format(p, "#define tn_back_%s(p, n) tn_back_##n##_%s(p)", type, type));
+    tn__lanes_need(p, tn__print_format(p, "TN_BACK(%d, %s, boolx%d, %" PRId64 ")", p->count, type, p->count, n));
+    return tn__print_format(p, "tn_back_%s(%s, %" PRId64 ")", type, a->place, n);
+  }
+  const char *numbers = tn__print_format(p, "%" PRId64 ", %" PRId64, a->spaced, n);
+  tn__lanes_need(p, tn__print_format(p, "#define tn_apart_%s(p, s, n) tn_apart_##s##_##n##_%s(p)", type, type));
+  tn__lanes_need(p, tn__print_format(p, "TN_APART(%d, %s, boolx%d, %s)", p->count, type, p->count, numbers));
+  return tn__print_format(p, "tn_apart_%s(%s, %s)", type, a->place, numbers);
 }
 
 static const char *cells_at(tn__printer *p, const access *a) {
@@ -799,7 +800,6 @@ static void put_turn(tn__printer *p, const vector_loop *l, const char *rest, boo
   tn__lanes_forms(p, l->start, l->end);
   p->inside.chosen = chosen;
   p->rest = NULL;
-  p->first = rest && rest[strspn(rest, "0123456789")] == 0 ? strtoll(rest, NULL, 10) : 0;
   if (rest) {
     p->rest = tn__print_format(p, "t%" PRIu32, p->nrest++);
     tn__print_line(p, "const boolx%d %s = tn_first_boolx%d(%s);", p->count, p->rest, p->count, rest);
@@ -843,6 +843,13 @@ static void put_vector_at(tn__printer *p, const vector_loop *l, const char *head
   put_body(p, l, rest, NULL);
 }
 
+/* The first lanes alone of a vector at a constant place */
+static void put_first_at(tn__printer *p, const vector_loop *l, int64_t at, int64_t lanes) {
+  p->first = lanes;
+  put_vector_at(p, l, "{", at, tn__print_format(p, "%" PRId64, lanes));
+  p->first = 0;
+}
+
 /* A count that is constant: whole vectors, and what is left of one. */
 static void put_constant(tn__printer *p, const vector_loop *l, int64_t n) {
   int64_t whole = n / p->count * p->count;
@@ -853,7 +860,7 @@ static void put_constant(tn__printer *p, const vector_loop *l, int64_t n) {
   } else if (whole) {
     put_vector_at(p, l, "{", 0, NULL);
   }
-  if (n > whole) put_vector_at(p, l, "{", whole, tn__print_format(p, "%" PRId64, n - whole));
+  if (n > whole) put_first_at(p, l, whole, n - whole);
 }
 
 static void put_counted(tn__printer *p, const vector_loop *l, const char *n) {
@@ -874,7 +881,8 @@ static void put_counted(tn__printer *p, const vector_loop *l, const char *n) {
 static void put_pieces(tn__printer *p, const vector_loop *l, int64_t n) {
   for (p->piece = 0; p->piece * p->count < n; p->piece++) {
     int64_t at = p->piece * p->count, left = n - at;
-    put_vector_at(p, l, "{", at, left < p->count ? tn__print_format(p, "%" PRId64, left) : NULL);
+    if (left < p->count) put_first_at(p, l, at, left);
+    else put_vector_at(p, l, "{", at, NULL);
   }
 }
 
