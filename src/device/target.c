@@ -180,8 +180,8 @@ bool tn__target_owns(const tn__target *t) {
   return t->exchanges && t->subgroup > 0 && t->subgroup <= t->group;
 }
 
-/* Threads of such a group, which has a unit for itself: more would leave each other too few registers, and of fewer each
- * asks for more updates, which all groups go through. */
+/* Threads of such a group, which has a unit for itself: more would leave each other too few registers, and of fewer
+ * each asks for more updates, which all groups go through. */
 enum { OWNERS = 512 };
 
 /* Columns of a block, if there are so many blocks: whole warps */

@@ -565,7 +565,7 @@ static double turns_gone_through(const look *l, const tn__turns *of) {
 }
 
 /* Cycles until a group knows which those are, in order: rounds of questions, each of which waits for memory, and, where
- * they are many, for all of them to be told, one in a cycle (4096 in 2 us on an H200, of 64 bits); and a sort, in which,
+ * they are many, for all of them to be told, one in a cycle (4096 of 64 bits in 2 us on an H200); and a sort, in which,
  * of few, each thread counts those before its own. */
 static double time_of_asking(const look *l, const tn__turns *of) {
   double asked = fmin((double)l->p->group * TURNS_ASKED, MOST_ASKED);
