@@ -180,19 +180,34 @@ bool tn__target_owns(const tn__target *t) {
   return t->exchanges && t->subgroup > 0 && t->subgroup <= t->group;
 }
 
-/* Most threads of such a group: more would leave each other too few registers. */
-enum { OWNERS = 128, BESIDE = 3 /* groups of so many in a unit, all of which run at once */ };
+/* Threads of such a group, which has a unit for itself: more would leave each other too few registers, and of fewer
+ * each asks for more updates, which all groups go through. */
+enum { OWNERS = 512 };
 
-/* An odd number of classes: steps that places are often apart in go through all of them. */
+/* Columns of a block, if there are so many blocks: whole warps */
+static int columns_of(const tn__target *t, int64_t width, int64_t blocks) {
+  int64_t columns = (width + blocks - 1) / blocks;
+  return (int)((columns + t->subgroup - 1) / t->subgroup) * t->subgroup;
+}
+
+/* An odd number of classes: steps that places are often apart in go through all of them.  Where places are few, rows
+ * have more blocks, so that all units have some. */
 /* a choice: any is right */
 tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width) {
-  int64_t most = OWNERS < t->group ? OWNERS : t->group;
-  tn__owners o = {.blocks = (width + most - 1) / most};
-  int64_t warps = ((width + o.blocks - 1) / o.blocks + t->subgroup - 1) / t->subgroup;
-  o.threads = (int)warps * t->subgroup;
-  o.beside = BESIDE * OWNERS / o.threads;
-  o.classes = (int64_t)t->units * o.beside / o.blocks;
-  if (o.classes > places / 2) o.classes = places / 2;
+  int64_t most = (OWNERS < t->group ? OWNERS : t->group) / t->subgroup * t->subgroup, busy = 0;
+  int64_t least = (width + most - 1) / most, pairs = places > 1 ? places / 2 : 1;
+  int64_t warps = (width + t->subgroup - 1) / t->subgroup;
+  if (least < t->units / pairs) least = t->units / pairs < warps ? t->units / pairs : warps;
+  tn__owners o = {.blocks = least};
+  for (int64_t blocks = least; blocks <= 2 * least; blocks++) {
+    int columns = columns_of(t, width, blocks);
+    int64_t threads = most / columns * columns, own = threads * width / (blocks * columns);
+    if (own > busy + busy / 8) busy = own, o.blocks = blocks;
+  }
+  o.columns = columns_of(t, width, o.blocks);
+  o.abreast = (int)(most / o.columns); /* threads that have no place ask, too */
+  o.classes = t->units / o.blocks;
+  if (o.classes > pairs) o.classes = pairs;
   if (o.classes > 2 && o.classes % 2 == 0) o.classes--;
   if (o.classes < 1) o.classes = 1;
   return o;

@@ -109,11 +109,11 @@ enum { TN__MOST_EXCHANGED = 4 /* words */ };
 /* Do groups go through updates that are added in order, a thread a column, and find those of their own places together
  * (lower/owned.c)? */
 bool tn__target_owns(const tn__target *t);
-/* ... of rows of so many columns: in how many classes places are, and how many blocks of columns, one for each of a
- * group's threads, there are */
+/* ... of rows of so many columns: in how many classes places are, and how many blocks of so many columns there are.  Of
+ * narrow rows a group has several abreast, each of which has threads of its own. */
 typedef struct tn__owners {
   int64_t classes, blocks;
-  int threads, beside; /* groups in a unit */
+  int columns, abreast;
 } tn__owners;
 tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width);
 

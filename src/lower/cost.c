@@ -44,9 +44,11 @@ enum {
   WRITTEN_OUT = 128,   /* accesses in all turns of loops that compilers unroll whole, by what they made of windows */
   AT_ONCE = 2,          /* turns of a loop whose loads are on their way together, */
   AT_ONCE_OF_FEW = 4,   /* and where threads have twice the registers that they need */
-  WORDS_LOADED = 24,    /* or words, for places that a group owns (tn__owns_places) and rows that are added there, */
+  WORDS_BEGUN = 24,     /* or words, for places that a group owns (tn__owns_places), */
+  WORDS_LOADED = 16,    /* and for rows that are added there, */
   LEAST_LOADED = 4,     /* of so many of these at least; */
   TURNS_ASKED = 16,     /* updates that each thread asks at once whether they are wanted, */
+  MOST_ASKED = 4096,    /* all of a group's no more than so many, */
   MEETINGS_ASKED = 3,   /* barriers of that, */
   MEETINGS_SORTED = 5,  /* and until those that are wanted are in order; */
   COMPARED = 6,         /* cycles in which each thread compares one of few with its own, */
@@ -451,7 +453,7 @@ static double registers_of_owner(const look *l) {
   while (at < l->p->n && (l->p->ins[at]->op != OP_RANGE || !tn__owns_places(l->a, l->p, at, &of))) at++;
   if (at == l->p->n) return INFINITY;
   double rows = rows_loaded(l, &of.add), begun = words_of_row(l, &of.begin);
-  return OWNER_REGISTERS + rows * words_of_row(l, &of.add) + begun * rows + (begun > 0 ? WORDS_LOADED : 0);
+  return OWNER_REGISTERS + rows * words_of_row(l, &of.add) + begun * rows + (begun > 0 ? WORDS_BEGUN : 0);
 }
 
 /* Blocks that a unit has room for by registers: as many as the compiler is told, and more of groups that own places,
@@ -551,18 +553,26 @@ static double turns_owned(const tn__turns *of) {
   return ceil(own);
 }
 
+/* Rows that a group goes through abreast, each by threads of its own */
+static double rows_abreast(const look *l, const tn__turns *of) {
+  return (double)l->p->group / (double)(of->lanes->hi + 1);
+}
+
 /* Turns that a group goes through of a loop of updates: its threads share out the question which are wanted, and then
  * all go on with those that are. */
 static double turns_gone_through(const look *l, const tn__turns *of) {
   return ceil((double)of->count / l->p->group) + turns_owned(of);
 }
 
-/* Cycles until a group knows which those are, in order: rounds of questions, each of which waits for memory, and a
- * sort, in which, of few, each thread counts those before its own. */
+/* Cycles until a group knows which those are, in order: rounds of questions, each of which waits for memory, and, where
+ * they are many, for all of them to be told, one in a cycle (4096 of 64 bits in 2 us on an H200); and a sort, in which,
+ * of few, each thread counts those before its own. */
 static double time_of_asking(const look *l, const tn__turns *of) {
-  double rounds = ceil((double)of->count / ((double)l->p->group * TURNS_ASKED)), own = turns_owned(of);
+  double asked = fmin((double)l->p->group * TURNS_ASKED, MOST_ASKED);
+  double rounds = ceil((double)of->count / asked), own = turns_owned(of);
   double bits = ceil(log2(fmax(2, own))), sorted = own <= l->p->group ? own * COMPARED : bits * bits / 2 * MEETING;
-  return rounds * ((double)l->t->latency * l->clock + MEETINGS_ASKED * MEETING) + MEETINGS_SORTED * MEETING + sorted;
+  double told = fmax((double)l->t->latency * l->clock, fmin((double)of->count, asked));
+  return rounds * (told + MEETINGS_ASKED * MEETING) + MEETINGS_SORTED * MEETING + sorted;
 }
 
 static void open_loop(look *l, uint32_t at) {
@@ -577,13 +587,14 @@ static void open_loop(look *l, uint32_t at) {
   if (!o.lanes && !o.unrolled) o.together = asks_at_once(l, at);
   tn__owned of;
   if (tn__owns_places(l->a, l->p, at, &of)) {
-    o.together = (double)WORDS_LOADED * sizeof(float) / (double)tn__size_of(of.begin.store->src[0]->dtype);
+    o.together = (double)WORDS_BEGUN * sizeof(float) / (double)tn__size_of(of.begin.store->src[0]->dtype);
+    o.together *= rows_abreast(l, &of.begin);
     l->owned = of.add;
     l->asking += serial_turns(l) * time_of_asking(l, &of.add);
   } else if (l->owned.store && at == l->owned.start) {
     o.turns = turns_gone_through(l, &l->owned);
-    o.together = rows_loaded(l, &l->owned);
-    l->work += serial_turns(l) * o.turns * l->warps * TN__LANES * ADDED_STEPS;
+    o.together = rows_loaded(l, &l->owned) * rows_abreast(l, &l->owned);
+    l->work += serial_turns(l) * o.turns * l->warps / rows_abreast(l, &l->owned) * TN__LANES * ADDED_STEPS;
   }
   tn__vec_push(l->a, &l->open, o);
 }

@@ -154,7 +154,7 @@ static void sort_conditions(tn__arena *a, tn_node *gate, const tn_node *lanes, t
 /* a choice: no is right */
 static bool take_turns(tn__arena *a, const tn__part *p, uint32_t start, int axis, int op, tn__turns *out) {
   tn_node *turn = p->ins[start];
-  int64_t threads;
+  int64_t columns;
   *out = (tn__turns){.start = start};
   if (turn->op != OP_RANGE || turn->ints[RANGE_AXIS] != axis || !tn__const_int(turn->src[0], &out->count)) return false;
   if (out->count > TN__MOST_TURNS) return false;
@@ -169,7 +169,7 @@ static bool take_turns(tn__arena *a, const tn__part *p, uint32_t start, int axis
   }
   out->end = i;
   tn_node *store = out->store, *gate = store ? tn__gate_of(store) : NULL;
-  if (!store || !out->lanes || !tn__const_int(out->lanes->src[0], &threads) || threads != p->group) return false;
+  if (!store || !out->lanes || !tn__const_int(out->lanes->src[0], &columns) || p->group % columns) return false;
   int dtype = store->src[0]->dtype;
   if (store->src[0]->op != OP_PARAM || (dtype != TN_F32 && dtype != TN_F64)) return false;
   if (store->src[2]->dtype != dtype) return false;

@@ -225,10 +225,11 @@ bool tn__hangs_on(tn__arena *a, tn_node *n, const tn_node *range);
 #define TN__MOST_TURNS (INT32_MAX / 2)
 
 /* Rows that are added to places of memory in order, by a group that owns the places (owned.c): a loop that stores what
- * they begin with, and behind it one of the updates, each by all of the group's threads side by side, one element each.
- * Which places are there, and which updates are wanted, is the same for all of them, and which of them are there at all
- * is for all places and updates.  Places lie evenly, and nobody else stores there.  So threads may share out the
- * question which updates are wanted, and store each sum once. */
+ * they begin with, and behind it one of the updates, each by threads side by side, one element each: by all of the
+ * group's, or by a part, and then others may take other places.  Which places are there, and which updates are wanted,
+ * is the same for all of them, and which of them are there at all is for all places and updates.  Places lie evenly,
+ * and nobody else stores there.  So threads may share out the question which updates are wanted, and store each sum
+ * once. */
 typedef struct tn__turns {
   int64_t count;
   uint32_t start, end;      /* of the loop's instructions */

@@ -134,7 +134,7 @@ typedef struct tn__lowering {
   int64_t next_local;  /* numbers of LOCALs */
   double staged;       /* bytes of shared memory that parts have for patches */
   int threads;         /* of a group, to which the body's loops are given already (group_scan.c); 0: they are not */
-  int owned_beside;    /* ... which owns places (owned.c), beside so many others of a unit; 0: it does not */
+  bool owns;           /* ... which owns places (owned.c), and has a unit for itself */
 } tn__lowering;
 
 /* A new loop */

@@ -355,7 +355,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   if (l->threads) {
     out->group = l->threads;
-    if (l->owned_beside) out->owns = true, out->beside = l->owned_beside;
+    if (l->owns) out->owns = true, out->beside = 1;
     return tn__show_neighbours(l->c, l->a, tn__make_global(l, part, NULL, 0));
   }
   part = tn__store_once(l, part);

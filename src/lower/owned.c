@@ -3,15 +3,17 @@
  * A scatter of floats is a loop over the updates whose turns may meet, so that no pass shares it out: a device would
  * leave it to the threads of one row.  Here every group goes through all updates, and adds only those that go to
  * places of its own: the places of a class (place % classes), so that neighbours, which are often asked for more than
- * others, are different groups', and a block of columns, one for each of the group's threads.
+ * others, are different groups', and a block of columns, one for each of the group's threads, or of a part of them: of
+ * narrow rows it has some abreast.
  *
  * Needs a body of one STOREADD, in the order of loops that nobody shares out, behind the STORE of what all places begin
  * with.  Gives a body of both, in one group's loop: each group stores what its places begin with, and then goes through
  * the updates.  A thread alone stores and adds to a place, so nobody waits, and the sum is the one of the order given.
  *
  * That most turns do nothing is not seen in the body.  A language may say it (tn__owns_places): the group's threads
- * share out the question which turns are wanted, put these in order of place, and go on with those alone; what places
- * begin with they then need not read.
+ * share out the question which turns are wanted, put these in order of place, and go on with those alone, rows abreast
+ * each with its own places; what places begin with they then need not read.  As plain loops, the threads of one row do
+ * it all.
  *
  * Step noted: owns(CxB): C classes of places by B blocks of columns. */
 #include "ir/build.h"
@@ -92,11 +94,11 @@ static share share_of(tn__lowering *l, const owned *o) {
   tn_ctx *c = l->c;
   share s = {.by = tn__owners_of(l->target, o->places, o->width)};
   s.group = tn__fresh_range(l, tn__int(c, s.by.classes * s.by.blocks), AX_LOOP, ROLE_OUTPUT);
-  s.lane = tn__fresh_range(l, tn__int(c, s.by.threads), AX_UPCAST, ROLE_OUTPUT);
+  s.lane = tn__fresh_range(l, tn__int(c, s.by.columns), AX_UPCAST, ROLE_OUTPUT);
   tn_node *block = tn__op2(c, OP_MOD, s.group, tn__int(c, s.by.blocks));
   s.own = tn__op2(c, OP_IDIV, s.group, tn__int(c, s.by.blocks));
-  s.column = tn__add(c, tn__mul(c, block, tn__int(c, s.by.threads)), s.lane);
-  if (o->width % s.by.threads) s.inside = tn__op2(c, OP_LT, s.column, tn__int(c, o->width));
+  s.column = tn__add(c, tn__mul(c, block, tn__int(c, s.by.columns)), s.lane);
+  if (o->width % s.by.columns) s.inside = tn__op2(c, OP_LT, s.column, tn__int(c, o->width));
   return s;
 }
 
@@ -147,7 +149,7 @@ tn_node *tn__own_places(tn__lowering *l, tn_node *body) {
   add = add_to_own(l, add, &o, &s, turn, column);
   if (!add) return body;
   tn__sb_printf(&l->note, " owns(%lldx%lld)", (long long)s.by.classes, (long long)s.by.blocks);
-  l->threads = s.by.threads;
-  l->owned_beside = s.by.beside;
+  l->threads = s.by.columns * s.by.abreast;
+  l->owns = true;
   return tn__sink(c, (tn_node *[]){begin(l, fill, &o, &s)->src[0], add->src[0]}, 2, body->name);
 }

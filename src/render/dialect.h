@@ -43,7 +43,8 @@ typedef struct tn__group_words {
    * numbers $1 agree in their least $b bits; NULL: not so */
   const char *count_in_step;
   /* stores at $0 what $1 gives for each of $n places, and adds what $3 gives for each of $b turns and what $2 fetches
-   * for it, in order, in blocks of $g threads (tn__owns_places), and the text that this needs; NULL: as loops */
+   * for it, in order, in blocks of $g threads, $w of which have a row's columns (tn__owns_places), and the text that
+   * this needs; NULL: as loops */
   const char *own_places, *turns;
   const char *tiles;                     /* the text that products by tiles need; NULL: they are printed as loops */
   const char *unroll;                    /* in front of a loop */

@@ -1181,12 +1181,13 @@ static void mark_of_store(const tn__printer *p, const tn__turns *turns, tn__map 
   if (what) mark(made, turns->store->src[2]);
 }
 
-/* The head of a function of the turn, and of a row's values */
+/* The head of a function of the turn, of a column, and of a row's values */
 static const char *open_turn(tn__printer *p, const char *of, const tn__turns *turns, const tn__nodes *row) {
   tn_node *turn = p->part->ins[turns->start];
   const char *name = tn__print_format(p, "%s%" PRIu32, of, p->nloop);
   const char *given = tn__print_give(p, turn, 'i', p->nloop++);
-  given = tn__print_format(p, "%s %s", p->d->value[tn__print_kind(p, turn)], given);
+  given = tn__print_format(p, "%s %s, %s t", p->d->value[tn__print_kind(p, turn)], given,
+                          p->d->value[tn__print_kind(p, turns->lanes)]);
   for (uint32_t i = 0; i < row->n; i++)
     given = tn__print_format(p, "%s, %s %s", given, p->d->value[row->v[i]->dtype], tn__print_name(p, row->v[i]));
   tn__print_line(p, "auto %s = [&](%s) {", name, given);
@@ -1261,7 +1262,8 @@ static bool put_owned(tn__printer *p, uint32_t start, uint32_t *end) {
                               ['3'] = turn,
                               ['n'] = tn__print_format(p, "%" PRId64, of.begin.count),
                               ['b'] = tn__print_format(p, "%" PRId64, of.add.count),
-                              ['g'] = tn__print_format(p, "%d", p->part->group)}};
+                              ['g'] = tn__print_format(p, "%d", p->part->group),
+                              ['w'] = tn__print_format(p, "%" PRId64, of.begin.lanes->hi + 1)}};
   tn__print_line(p, "%s", tn__print_expand(p, p->d->group->own_places, &words));
   *end = of.add.end;
   return p->turns = true;

@@ -37,7 +37,7 @@ enum {
   MUCH_ASKED = 4,  /* launches in whose time is asked so much that what is asked for is worked out before */
   OWN_STEPS = 16,  /* multiply-adds in the time that an owner of places asks whether an update is his; */
   OWN_ASKED = 8,   /* so many each of its threads asks before anybody waits, */
-  OWN_LOADED = 24, /* rows that are on their way together; */
+  OWN_LOADED = 16, /* rows that are on their way together; */
   OWN_MOST = 1 << 15 /* updates: if all go to one place, a group adds them alone, 24 in the time that memory takes */
 };
 
@@ -571,9 +571,9 @@ static double owned_work(const tn__target *t, double places, double updates, dou
   tn__owners by = tn__owners_of(t, (int64_t)places, (int64_t)width);
   double classes = (double)by.classes, latency = (double)t->latency * (double)t->rate * t->units;
   double asked = OWN_STEPS * classes * (double)by.blocks * updates;
-  asked = fmax(asked, ceil(updates / (OWN_ASKED * by.threads)) * latency);
+  asked = fmax(asked, ceil(updates / (OWN_ASKED * by.columns * by.abreast)) * latency);
   double added = tn__move_work(t) * updates * width;
-  return asked + fmax(added, ceil(updates / (classes * OWN_LOADED)) * latency);
+  return asked + fmax(added, ceil(updates / (classes * by.abreast * OWN_LOADED)) * latency);
 }
 
 /* Is n made element by element of what stands in memory?  The kernel that stores it reduces nothing then. */

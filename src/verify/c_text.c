@@ -296,12 +296,24 @@ static void give(reader *r, ex x) {
   tn__vec_push(r->a, &r->symbol, parameter);
 }
 
+/* What a call relies on: how many threads and places there are, and where those are */
+typedef struct owned_read {
+  ex to, first, step; /* the first one's of the first thread, and from each to the next */
+  ex places;
+  ex column;       /* the thread's */
+  uint32_t inside; /* is the thread there: for the first place, as for all */
+  uint32_t stores; /* is it one of those that stand for all that have its column */
+  int64_t threads;
+} owned_read;
+
 /* The function of that turn, up to what it gives, as if it stood here; row: NULL: nothing is fetched, and zeros are
  * there */
-static void begin_call(reader *r, const lambda *f, uint32_t turn, const row_read *row) {
+static void begin_call(reader *r, const owned_read *o, const lambda *f, uint32_t turn, const row_read *row) {
   uint32_t given = 0;
   r->at = f->parameters;
   give(r, in_reg(f->type, turn));
+  need(r, ",");
+  give(r, o->column);
   for (; take(r, ","); given++) {
     if (row && given == row->n) tn__c_refuse(r, "a value that nobody fetches");
     give(r, row ? row->v[given] : number_here(r, 0));
@@ -314,34 +326,25 @@ static void begin_call(reader *r, const lambda *f, uint32_t turn, const row_read
   r->depth--;
 }
 
-static turn_read call_turn(reader *r, const lambda *f, uint32_t turn, const row_read *row) {
+static turn_read call_turn(reader *r, const owned_read *o, const lambda *f, uint32_t turn, const row_read *row) {
   uint32_t symbols = r->symbol.n;
-  begin_call(r, f, turn, row);
+  begin_call(r, o, f, turn, row);
   turn_read x = read_turn(r);
   r->symbol.n = symbols;
   return x;
 }
 
-static row_read call_fetch(reader *r, const lambda *f, uint32_t turn) {
+static row_read call_fetch(reader *r, const owned_read *o, const lambda *f, uint32_t turn) {
   uint32_t symbols = r->symbol.n;
-  begin_call(r, f, turn, &(row_read){0});
+  begin_call(r, o, f, turn, &(row_read){0});
   row_read row = read_row(r);
   r->symbol.n = symbols;
   return row;
 }
 
-/* What a call relies on: how many threads and places there are, and where those are */
-typedef struct owned_read {
-  ex to, first, step; /* the first one's of the first thread, and from each to the next */
-  ex places;
-  uint32_t inside; /* is the thread there: for the first place, as for all */
-  int64_t threads;
-} owned_read;
-
-/* As far from the first thread's element as the thread */
-static ex first_of_turn(reader *r, const turn_read *x) {
-  if (r->f->thread == TN__C_NOTHING) r->f->thread = new_reg(r);
-  return tn__c_arithmetic(r, TN__C_SUB, x->at, in_reg(plain(TN_I32), r->f->thread));
+/* As far from the first column's element as the thread's column */
+static ex first_of_turn(reader *r, const owned_read *o, const turn_read *x) {
+  return tn__c_arithmetic(r, TN__C_SUB, x->at, o->column);
 }
 
 static void need_same(reader *r, ex a, ex b) { tn__c_put(r, (tn__c_ins){.code = TN__C_SAME, .a = a.reg, .b = b.reg}); }
@@ -349,7 +352,7 @@ static void need_same(reader *r, ex a, ex b) { tn__c_put(r, (tn__c_ins){.code = 
 /* All threads take it alike, it is of one of the places, of the one of this number or of any, and the same threads are
  * there as for the first one. */
 static void check_turn(reader *r, const owned_read *o, const turn_read *x, ex number, bool adds) {
-  ex from = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, x), o->first);
+  ex from = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, o, x), o->first);
   tn__c_put(r, (tn__c_ins){.code = TN__C_ALIKE, .a = x->wanted, .b = from.reg, .n = o->threads});
   uint32_t unwanted = put_jump(r, TN__C_UNLESS, x->wanted);
   if (adds) {
@@ -370,13 +373,14 @@ static void read_turns(reader *r, const owned_read *o, const lambda *f, const la
   tn__c_assign(r, counter, tn__c_converted(r, number_here(r, 0), f->type));
   uint32_t top = r->ins.n;
   uint32_t out = put_jump(r, TN__C_UNLESS, tn__c_truth(r, tn__c_arithmetic(r, TN__C_LT, counter, count)));
-  turn_read x = call_turn(r, f, turn, NULL);
+  turn_read x = call_turn(r, o, f, turn, NULL);
   check_turn(r, o, &x, counter, fetch != NULL);
   if (fetch) {
-    const row_read row = call_fetch(r, fetch, turn);
-    x.value = call_turn(r, f, turn, &row).value;
+    const row_read row = call_fetch(r, o, fetch, turn);
+    x.value = call_turn(r, o, f, turn, &row).value;
   }
   uint32_t unwanted = put_jump(r, TN__C_UNLESS, x.wanted), outside = put_jump(r, TN__C_UNLESS, x.inside);
+  uint32_t other = put_jump(r, TN__C_UNLESS, o->stores);
   ex place = tn__c_arithmetic(r, TN__C_ADD, in_reg(o->to.type, o->to.reg), x.at);
   ex element = {.type = o->to.type, .where = MEMORY, .reg = place.reg};
   element.type.stars--;
@@ -384,6 +388,7 @@ static void read_turns(reader *r, const owned_read *o, const lambda *f, const la
   tn__c_assign(r, element, tn__c_converted(r, value, element.type));
   land(r, unwanted);
   land(r, outside);
+  land(r, other);
   tn__c_assign(r, counter, tn__c_converted(r, tn__c_arithmetic(r, TN__C_ADD, counter, number_here(r, 1)), f->type));
   tn__c_put(r, (tn__c_ins){.code = TN__C_SKIP, .dst = counter.reg, .a = count.reg});
   tn__c_put(r, (tn__c_ins){.code = TN__C_JUMP, .n = top});
@@ -403,7 +408,18 @@ static lambda take_lambda(reader *r) {
   return f;
 }
 
-/* tn_own_places<places, turns, threads>(to, begin, fetch, turn): a loop over the places, and one over the turns */
+/* Which column the thread has, and whether it is one of the first who has that one: of rows that go abreast, each with
+ * places of its own, these stand for all. */
+static void take_columns(reader *r, owned_read *o) {
+  ex columns = number_here(r, (uint64_t)number_in(r));
+  if (r->f->thread == TN__C_NOTHING) r->f->thread = new_reg(r);
+  ex thread = in_reg(plain(TN_I32), r->f->thread);
+  o->column = tn__c_arithmetic(r, TN__C_REM, thread, columns);
+  o->stores = tn__c_truth(r, tn__c_arithmetic(r, TN__C_LT, thread, columns));
+}
+
+/* tn_own_places<places, turns, threads, columns>(to, begin, fetch, turn): a loop over the places, and one over the
+ * turns */
 static void read_owned(reader *r) {
   owned_read o = {0};
   need(r, "<");
@@ -412,6 +428,8 @@ static void read_owned(reader *r) {
   ex turns = number_here(r, (uint64_t)number_in(r));
   need(r, ",");
   o.threads = number_in(r);
+  need(r, ",");
+  take_columns(r, &o);
   need(r, ">");
   need(r, "(");
   o.to = tn__c_expression(r);
@@ -423,11 +441,11 @@ static void read_owned(reader *r) {
   need(r, ";");
   uint32_t end = r->at;
   o.places = number_here(r, (uint64_t)places);
-  turn_read x = call_turn(r, &begin, number_here(r, 0).reg, NULL),
-            next = call_turn(r, &begin, number_here(r, 1).reg, NULL);
-  o.first = first_of_turn(r, &x);
+  turn_read x = call_turn(r, &o, &begin, number_here(r, 0).reg, NULL),
+            next = call_turn(r, &o, &begin, number_here(r, 1).reg, NULL);
+  o.first = first_of_turn(r, &o, &x);
   o.inside = x.inside;
-  o.step = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, &next), o.first);
+  o.step = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, &o, &next), o.first);
   read_turns(r, &o, &begin, NULL, o.places);
   read_turns(r, &o, &turn, &fetch, turns);
   r->at = end;

@@ -12,7 +12,7 @@
 
 /* ---- what the text asks of CUDA ---- */
 
-enum { WARP = 32, MOST_WARPS = 4 };
+enum { WARP = 32, MOST_WARPS = 16 };
 struct index_of_thread {
   int x;
 };
@@ -50,12 +50,6 @@ static unsigned __ballot_sync(unsigned, bool x) {
   return bits;
 }
 
-static int __shfl_sync(unsigned, int v, int from) {
-  unsigned lane[WARP];
-  tell((unsigned)v, lane);
-  return (int)lane[from % WARP];
-}
-
 static int __shfl_up_sync(unsigned, int v, int by) {
   unsigned lane[WARP];
   int own = threadIdx.x % WARP;
@@ -91,9 +85,10 @@ static int64_t place_of(way w, int64_t i, int64_t places, std::mt19937 &draw) {
   }
 }
 
-/* A group of THREADS, the last three of which have no column, owns one class of places, of which PLACES are its own. */
-template <kind KIND, typename T, int PLACES, int TURNS, int THREADS> struct rows {
-  static constexpr int WIDTH = THREADS - 3, CLASSES = KIND == OF_A_CLASS ? 3 : 1, OWN = CLASSES / 2;
+/* A group of THREADS, COLUMNS for each of the rows that go abreast, the last three of which have no column, owns one
+ * class of places, of which PLACES are its own. */
+template <kind KIND, typename T, int PLACES, int TURNS, int THREADS, int COLUMNS> struct rows {
+  static constexpr int WIDTH = COLUMNS - 3, CLASSES = KIND == OF_A_CLASS ? 3 : 1, OWN = CLASSES / 2;
   static constexpr int64_t ALL = (int64_t)PLACES * CLASSES;
   std::vector<int64_t> key = std::vector<int64_t>(TURNS);
   std::vector<T> base, update, divisor, got;
@@ -123,26 +118,27 @@ template <kind KIND, typename T, int PLACES, int TURNS, int THREADS> struct rows
     return sum;
   }
 
-  void thread(int t) {
-    const bool inside = t < WIDTH;
-    threadIdx.x = t;
-    auto given = [&](const std::vector<T> &x, int i) { return inside ? x[cell(i, t)] : (T)0; };
-    auto begin = [&](int i) {
+  void thread(int number) {
+    threadIdx.x = number;
+    auto given = [&](const std::vector<T> &x, int i, int t) { return t < WIDTH ? x[cell(i, t)] : (T)0; };
+    auto begin = [&](int i, int t) {
       size_t at = cell(own_place(i), t);
-      return tn_turn<T, int>{true, inside, (int)at, KIND != OVER_ZEROS && inside ? base[at] : (T)0};
+      return tn_turn<T, int>{true, t < WIDTH, (int)at, KIND != OVER_ZEROS && t < WIDTH ? base[at] : (T)0};
     };
-    auto of = [&](int i, T x) {
+    auto of = [&](int i, int t, T x) {
       int64_t k = key[(size_t)i], in = k < 0 ? 0 : k < ALL ? k : ALL - 1;
-      return tn_turn<T, int>{is_own(k), inside, (int)cell(in / CLASSES * CLASSES + OWN, t), x};
+      return tn_turn<T, int>{is_own(k), t < WIDTH, (int)cell(in / CLASSES * CLASSES + OWN, t), x};
     };
-    auto none = [&](int) { return tn_row<>{}; };
-    auto one = [&](int i) { return tn_row<T>{given(update, i)}; };
-    auto two = [&](int i) { return tn_row<T, T>{given(update, i), {given(divisor, i)}}; };
+    auto none = [&](int, int) { return tn_row<>{}; };
+    auto one = [&](int i, int t) { return tn_row<T>{given(update, i, t)}; };
+    auto two = [&](int i, int t) { return tn_row<T, T>{given(update, i, t), {given(divisor, i, t)}}; };
+    auto quotient = [&](int i, int t, T x, T y) { return of(i, t, x / y); };
+    auto constant = [&](int i, int t) { return of(i, t, (T)1.25); };
     if constexpr (KIND == CONSTANTS)
-      tn_own_places<PLACES, TURNS, THREADS>(got.data(), begin, none, [&](int i) { return of(i, (T)1.25); });
+      tn_own_places<PLACES, TURNS, THREADS, COLUMNS>(got.data(), begin, none, constant);
     else if constexpr (KIND == QUOTIENTS)
-      tn_own_places<PLACES, TURNS, THREADS>(got.data(), begin, two, [&](int i, T x, T y) { return of(i, x / y); });
-    else tn_own_places<PLACES, TURNS, THREADS>(got.data(), begin, one, [&](int i, T x) { return of(i, x); });
+      tn_own_places<PLACES, TURNS, THREADS, COLUMNS>(got.data(), begin, two, quotient);
+    else tn_own_places<PLACES, TURNS, THREADS, COLUMNS>(got.data(), begin, one, of);
   }
 
   void run() {
@@ -156,24 +152,24 @@ template <kind KIND, typename T, int PLACES, int TURNS, int THREADS> struct rows
   }
 };
 
-template <kind KIND, typename T, int PLACES, int TURNS, int THREADS> static void compare(way w) {
-  rows<KIND, T, PLACES, TURNS, THREADS> r(w, (unsigned)(w * 7 + PLACES + TURNS));
+template <kind KIND, typename T, int PLACES, int TURNS, int THREADS, int COLUMNS> static void compare(way w) {
+  rows<KIND, T, PLACES, TURNS, THREADS, COLUMNS> r(w, (unsigned)(w * 7 + PLACES + TURNS));
   std::vector<T> wanted = r.wanted();
   r.run();
   cases++;
   if (!memcmp(r.got.data(), wanted.data(), wanted.size() * sizeof(T))) return;
   bad++;
-  printf("wrong: %d places, %d updates, %d threads, kind %d, way %d, %zu bytes\n", PLACES, TURNS, THREADS, KIND, w,
-         sizeof(T));
+  printf("wrong: %d places, %d updates, %d threads, %d columns, kind %d, way %d, %zu bytes\n", PLACES, TURNS, THREADS,
+         COLUMNS, KIND, w, sizeof(T));
 }
 
-template <int PLACES, int TURNS, int THREADS> static void all_ways() {
+template <int PLACES, int TURNS, int THREADS, int COLUMNS = THREADS> static void all_ways() {
   for (int w = 0; w < WAYS; w++) {
-    compare<OVER_ZEROS, float, PLACES, TURNS, THREADS>((way)w);
-    compare<QUOTIENTS, float, PLACES, TURNS, THREADS>((way)w);
-    compare<OF_A_CLASS, float, PLACES, TURNS, THREADS>((way)w);
-    compare<CONSTANTS, float, PLACES, TURNS, THREADS>((way)w);
-    compare<QUOTIENTS, double, PLACES, TURNS, THREADS>((way)w);
+    compare<OVER_ZEROS, float, PLACES, TURNS, THREADS, COLUMNS>((way)w);
+    compare<QUOTIENTS, float, PLACES, TURNS, THREADS, COLUMNS>((way)w);
+    compare<OF_A_CLASS, float, PLACES, TURNS, THREADS, COLUMNS>((way)w);
+    compare<CONSTANTS, float, PLACES, TURNS, THREADS, COLUMNS>((way)w);
+    compare<QUOTIENTS, double, PLACES, TURNS, THREADS, COLUMNS>((way)w);
   }
 }
 
@@ -190,6 +186,11 @@ int main() {
   all_ways<64, 600, 32>();  /* several rounds of questions */
   all_ways<33, 1500, 32>();
   all_ways<20, 300, 64>();
+  all_ways<40, 300, 128, 32>(); /* rows abreast: whole rounds of places, and not; */
+  all_ways<37, 90, 96, 32>();
+  all_ways<8195, 50, 64, 32>();
+  all_ways<2, 70, 128, 32>(); /* fewer places than rows; */
+  all_ways<20, 5000, 288, 96>(); /* so many threads that each asks less at once */
   printf("%d cases, %d wrong\n", cases, bad);
-  return bad != 0 || cases != 12 * 5 * WAYS;
+  return bad != 0 || cases != 17 * 5 * WAYS;
 }
