@@ -4,7 +4,7 @@
  *   split(a)        a long reduction becomes partial sums over blocks of rows and a further part that adds them up;
  *                   so do columns that are gone down many times, if no thread's cache holds a strip of them
  *   blocks(a)       stores of a long row's elements are shared out by blocks, as its reductions are
- *   whole           the loops of a reduction are one, which is split
+ *   whole           the loops of a reduction, or all of a row's, are one, which is split
  *   rest(a,n)       its last n elements are reduced apart, which are no whole wide access
  *
  * The number of parts hangs on sizes and on the device alone: results do not depend on the number of threads. */
@@ -60,6 +60,18 @@ static int split_range(const tn__survey *p) {
     if (n->op == OP_REDUCE && tn__level_of(&p->r, n) != top && (tn__own_of(&p->r, n) >> at & 1)) return -1;
   }
   return at;
+}
+
+/* These loops of outputs, as they nest: in the order of their ids */
+static uint32_t as_nested(const tn__survey *p, uint64_t set, tn_node **x) {
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < p->r.n; k++) {
+    if (!(set >> k & 1)) continue;
+    uint32_t at = n++;
+    for (; at && tn__id_of(x[at - 1]) > tn__id_of(p->r.range[k]); at--) x[at] = x[at - 1];
+    x[at] = p->r.range[k];
+  }
+  return n;
 }
 
 static uint64_t all_of(const tn__survey *p) { return p->r.n == 64 ? ~0ull : (1ull << p->r.n) - 1; }
@@ -445,6 +457,52 @@ static tn_node *whole_store(const tn__survey *p, const long_row *row) {
   return found;
 }
 
+/* May these loops of one reduction, or of stores, be one?  Whatever ends some of them ends all, and no other loop's
+ * length hangs on them. */
+/* a choice: no is right */
+static bool may_be_one(const tn__survey *p, uint64_t set) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    uint64_t own = tn__own_of(&p->r, n) & set;
+    if (own && own != set) return false;
+    if (n->op == OP_RANGE && (tn__free_of(&p->r, n) & set) && !(set >> tn__range_at(&p->r, n) & 1)) return false;
+  }
+  return !tn__stands_between(&p->r, set);
+}
+
+/* Would blocks of the row as it is be of several lengths, so that nothing of them is loaded by wide accesses, as its
+ * lines could be?  Or have its stores other loops than its reductions?  These may load what stands in memory as one,
+ * and the stores what is the same along one of their loops. */
+/* a choice: either is right */
+static bool is_better_whole(const tn__lowering *l, const tn__survey *p, const long_row *row, int64_t count) {
+  int64_t size = row->size->hi, pack = l->target->access / (int64_t)loaded_bytes(p);
+  bool stores = p->outputs & ~row->rows, lines = fmod(row->elements / (double)size, (double)pack) == 0;
+  return (stores && !whole_store(p, row)) || (size % count && lines);
+}
+
+/* The loops of each reduction of a row as one, and those of its stores: all are then cut into blocks as they lie. */
+static tn_node *row_as_one(tn__lowering *l, tn_node *body, const tn__survey *p, const long_row *row) {
+  uint64_t set[TN__MAX_RANGES] = {p->outputs & ~row->rows};
+  tn_node *x[TN__MAX_RANGES], *one, *const *loops[TN__MAX_RANGES] = {x};
+  uint32_t n = set[0] != 0, many[TN__MAX_RANGES] = {as_nested(p, set[0], x)}, most = many[0];
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    tn_node *r = p->r.order.v[i];
+    uint64_t own = tn__own_of(&p->r, r);
+    uint32_t k = 0;
+    while (k < n && set[k] != own) k++;
+    if (r->op != OP_REDUCE || k < n) continue;
+    set[n] = own, loops[n] = r->src + 1, many[n] = r->nsrc - 1;
+    if (many[n++] > most) most = r->nsrc - 1;
+  }
+  for (uint32_t k = 0; k < n; k++)
+    if (tn__volume(p, set[k]) != row->elements || !may_be_one(p, set[k])) return body;
+  if (most < 2) return body;
+  tn__sb_puts(&l->note, " whole");
+  for (uint32_t k = 0; k < n; k++)
+    if (many[k] > 1) body = tn__as_one(l, body, loops[k], many[k], tn__axis_of(loops[k][0]), &one);
+  return body;
+}
+
 /* How many blocks a row is cut into, for all units to have groups enough; 0: rows are enough, or too short.  Rows are
  * groups, but many that lie side by side are threads, if they are too long for groups to keep as many as fill a
  * sector, and nothing of them is stored.  If these are fewer than would give each unit a sector of them, as many as
@@ -492,7 +550,7 @@ static bool is_in_blocks(const tn__survey *p, const tn_node *x, const tn_node *b
   return false;
 }
 
-static tn_node *split_row(tn__lowering *l, tn_node *body) {
+static tn_node *cut_row(tn__lowering *l, tn_node *body) {
   tn__survey p;
   long_row row;
   tn_node *x;
@@ -513,6 +571,30 @@ static tn_node *split_row(tn__lowering *l, tn_node *body) {
     for (uint32_t i = 0; i < n; i++) row.rows |= 1ull << tn__range_at(&p.r, names[i]);
   }
   return (x = whole_store(&p, &row)) ? cut_store(l, body, x, count, block) : body;
+}
+
+/* So, of its loops as one each, if they can be and that is better; NULL */
+/* a choice: NULL is right */
+static tn_node *cut_whole_row(tn__lowering *l, tn_node *body) {
+  tn__survey p;
+  long_row row;
+  tn__lowering trial = *l;
+  tn__sb_init(&trial.note, l->a);
+  tn__survey_loops(l->c, l->a, body, &p);
+  int64_t count = find_long_row(&p, &row) ? count_row_blocks(l, &p, &row) : 0;
+  if (!count || !is_better_whole(l, &p, &row, count)) return NULL;
+  tn_node *one = row_as_one(&trial, body, &p, &row), *cut = one == body ? one : cut_row(&trial, one);
+  if (cut == one) return NULL;
+  tn__sb note = l->note;
+  tn__sb_puts(&note, tn__sb_str(&trial.note));
+  *l = trial;
+  l->note = note;
+  return cut;
+}
+
+static tn_node *split_row(tn__lowering *l, tn_node *body) {
+  tn_node *whole = cut_whole_row(l, body);
+  return whole ? whole : cut_row(l, body);
 }
 
 /* ---- threads: blocks of whatever few outputs are made of, at every level ---- */
@@ -665,17 +747,10 @@ static tn_node *store_to_cut(const tn__survey *p) {
   return found && gains && tn__is_const(found->src[0]) && tn__extent(found) >= LEAST_SPLIT ? found : NULL;
 }
 
-/* The loops of outputs inside of that over the blocks, which threads share out: outputs nest in the order of their
- * ids. */
+/* The loops of outputs inside of that over the blocks, which threads share out. */
 static tn_node *go_inside_blocks(tn__lowering *l, tn_node *body, uint64_t rows, const tn__survey *p) {
   tn_node *old[TN__MAX_RANGES], *new_[TN__MAX_RANGES];
-  uint32_t n = 0;
-  for (uint32_t k = 0; k < p->r.n; k++) {
-    if (!(rows >> k & 1)) continue;
-    uint32_t at = n++;
-    for (; at && tn__id_of(old[at - 1]) > tn__id_of(p->r.range[k]); at--) old[at] = old[at - 1];
-    old[at] = p->r.range[k];
-  }
+  uint32_t n = as_nested(p, rows, old);
   for (uint32_t i = 0; i < n; i++)
     new_[i] = tn__fresh_range(l, old[i]->src[0], tn__axis_of(old[i]), tn__role_of(old[i]));
   return tn__substitute(l->c, body, old, new_, n);

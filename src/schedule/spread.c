@@ -3,18 +3,24 @@
  * one image that stands for a batch, softmax of the same row again and again.
  *
  * Each sum has the terms that it had, in the order that they had.  What functions give on the way is spread behind
- * them, too, where that was made for a reduction. */
+ * them, too, where that was made for a reduction, or takes long: it may then be stored before it is spread (stored.c).
+ */
 #include "ir/build.h"
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
-enum { MOST_DEEP = 200 /* functions, one of the other, that are looked through */ };
+enum {
+  MOST_DEEP = 200, /* functions, one of the other, that are looked through */
+  DEAR = 12        /* multiply-adds of those that are worked out before what they give is spread */
+};
 
 typedef struct pass {
   tn_ctx *c;
   tn__map same;          /* node -> set of axes of other sizes than 1 along which its elements are the same */
   tn__map narrow;        /* node and such axes -> the node with one place of each; of size 1 */
-  tn__nodes wide, small; /* functions, and what each was so narrowed to */
+  tn__map work;          /* node -> multiply-adds of the functions that it is of what is the same along such axes */
+  tn__nodes wide, small; /* functions that a reduction is made of, and what each was so narrowed to */
+  bool reduces;          /* such are being narrowed */
 } pass;
 
 static uint32_t same_of(const pass *p, const tn_node *n) {
@@ -99,15 +105,28 @@ static tn_node *narrowed(pass *p, tn_node *n, uint32_t axes, int deep) {
   else if (n->op == OP_RESHAPE) made = tn__reshape(c, src[0], dim, n->rank);
   else made = tn__node_with(c, n, src);
   tn__map_put(&p->narrow, key_of(n, axes), (uint64_t)(uintptr_t)made);
-  if (tn__is_elementwise(n) && axes == same_of(p, n)) {
+  if (p->reduces && tn__is_elementwise(n) && axes == same_of(p, n)) {
     tn__vec_push(&c->scratch, &p->wide, n);
     tn__vec_push(&c->scratch, &p->small, made);
   }
   return made;
 }
 
-static void note(pass *p, const tn_node *n, uint32_t same) {
+/* What it takes to make an element of n, of functions one of the other that are all the same along some axes */
+/* a choice: either is right */
+static uint32_t work_of(const pass *p, const tn_node *n) {
+  uint64_t all = tn__is_elementwise(n) ? tn__ops[n->op].cost : 0;
+  for (uint32_t s = 0; s < tensors_of(n); s++) {
+    uint64_t v = 0;
+    tn__map_get(&p->work, (uint64_t)(uintptr_t)n->src[s], &v);
+    all += v;
+  }
+  return tn__ops[n->op].group == G_REDUCE ? 0 : all < DEAR ? (uint32_t)all : DEAR;
+}
+
+static void note(pass *p, const tn_node *n, uint32_t same, uint32_t work) {
   if (same) tn__map_put(&p->same, (uint64_t)(uintptr_t)n, same);
+  if (same) tn__map_put(&p->work, (uint64_t)(uintptr_t)n, work);
 }
 
 tn_node *tn__spread_late(tn__fuse *f) {
@@ -116,14 +135,17 @@ tn_node *tn__spread_late(tn__fuse *f) {
   tn_node **now = tn__arena_alloc(f->a, (f->order.n + 1) * sizeof *now);
   tn__map_init(&p.same, f->a);
   tn__map_init(&p.narrow, f->a);
+  tn__map_init(&p.work, f->a);
   for (uint32_t i = 0; i < f->order.n; i++) {
     tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
     tn_node *made = tn__made_again(f, n, now, src), *small = NULL;
-    uint32_t same = find_same(&p, made);
-    note(&p, made, same);
-    if (same && tn__ops[made->op].group == G_REDUCE) small = narrowed(&p, made, same, 0);
+    uint32_t same = find_same(&p, made), work = same ? work_of(&p, made) : 0;
+    note(&p, made, same, work);
+    p.reduces = tn__ops[made->op].group == G_REDUCE;
+    bool dear = tn__is_elementwise(made) && work >= DEAR;
+    if (same && (p.reduces || dear)) small = narrowed(&p, made, same, 0);
     now[i] = small ? tn__expand(c, small, made->dim) : made;
-    note(&p, now[i], same);
+    note(&p, now[i], same, work);
   }
   for (uint32_t i = 0; i < p.wide.n; i++) p.small.v[i] = tn__expand(c, p.small.v[i], p.wide.v[i]->dim);
   tn_node *sink = now[f->order.n - 1];

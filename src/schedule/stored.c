@@ -31,6 +31,17 @@ static uint32_t with_outer(const tn__fuse *f, const tn_node *env, uint32_t set) 
   return set;
 }
 
+/* Those ranges, and if they are of outputs, the innermost one of these among them, all that outputs have: so each row
+ * computes anew what is the same for all rows, as functions of one that is spread over many are.  What hangs on outer
+ * loops alone stands in front of the inner ones. */
+/* a choice: either is right */
+static uint32_t with_rows_around(const tn_node *env, uint32_t set) {
+  uint32_t loops = 0;
+  for (uint32_t j = 0; j < env->nsrc && j < 32; j++)
+    if (env->src[j]->ints[0] == AX_LOOP) loops |= 1u << j;
+  return !(set & ~loops) && set > (loops & ~set) ? loops : set;
+}
+
 /* How often the loops of kernel k (-1: of any) that want n compute each of its elements: at all places of a stencil, in
  * all windows; of a copy, which somebody wants to be made once, in all loops around.  What tiles of a product load, or
  * rows keep, or a group sums up along or exchanges, is computed once. */
@@ -45,7 +56,8 @@ static double repeats(tn__fuse *f, const tn_node *n, const tn__info *in, int k) 
     const tn__seed *g = &f->seeds.v[d->k];
     if (g->tiled || g->keeps || g->along || g->exchanges) return 1;
     uint32_t set = tn__ranges_in(f, d->idx, d->gate, d->env, &opaque);
-    each[i] = tn__extents(d->env, n->op == OP_CONTIG ? with_outer(f, d->env, set) : set) / tn__numel_guess(n);
+    set = n->op == OP_CONTIG ? with_outer(f, d->env, set) : with_rows_around(d->env, set);
+    each[i] = tn__extents(d->env, set) / tn__numel_guess(n);
     if (opaque) each[i] = 1;
     double all = each[i];
     for (uint32_t j = 0; j < i; j++)

@@ -15,8 +15,17 @@ static tn_node *with_axes_of_one(tn_ctx *c, tn_node *x, const int64_t *axes, uin
   return x;
 }
 
+static tn_node *without_axes_of_one(tn_ctx *c, tn_node *x, const int64_t *axes, uint32_t n) {
+  for (uint32_t i = n; i && i--;) x = tn__drop_axis(c, x, (uint32_t)axes[i]);
+  return x;
+}
+
+/* What sums, products, maxima and minima make of one element is that: along axes of one nothing is reduced. */
 tn_node *tn__reduce_keep(tn_ctx *c, tn__op op, tn_node *x, const int64_t *axes, uint32_t n, bool keepdim) {
-  tn_node *r = tn__reduce(c, op, x, axes, n);
+  bool single = true;
+  for (uint32_t i = 0; i < n; i++) single &= tn__is_int_const(x->dim[axes[i]], 1);
+  if (single && keepdim) return x;
+  tn_node *r = single ? without_axes_of_one(c, x, axes, n) : tn__reduce(c, op, x, axes, n);
   return keepdim ? with_axes_of_one(c, r, axes, n) : r;
 }
 

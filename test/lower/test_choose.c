@@ -183,6 +183,45 @@ static void odd_lengths(void **state) {
   tn_ctx_close(c);
 }
 
+/* Few long sums, and the elements that are stored beside them, are cut into blocks of one length, of wide accesses,
+ * where the outermost of their loops is not a number of such, and where the stores have several loops and the sums,
+ * which load what lies as one in memory, one. */
+static void whole_rows(void **state) {
+  static const struct {
+    const char *body, *steps, *lacks;
+  } rows[] = {
+      {"%1 = param f32[2,20001,3] 2 20001 3 {0 0}\n"
+       "%2 = sum f32[2] %1 {1 2}\n%3 = reshape f32[2,1,1] %2 2 1 1\n"
+       "%4 = expand f32[2,20001,3] %3 2 20001 3\n"
+       "%5 = param f32[2,20001,1] 2 20001 1 {1 0}\n%6 = expand f32[2,20001,3] %5 2 20001 3\n"
+       "%7 = mul f32[2,20001,3] %6 %4\n%8 = sink void %7 {\"outputs\"}\n",
+       " whole split(4) blocks(5)", "patch("},
+      {"%1 = param f32[13,3,4096] 13 3 4096 {0 0}\n"
+       "%2 = sum f32[3] %1 {0 2}\n%3 = reshape f32[1,3,1] %2 1 3 1\n"
+       "%4 = expand f32[13,3,4096] %3 13 3 4096\n%5 = mul f32[13,3,4096] %1 %4\n"
+       "%6 = rmax f32[3] %5 {0 2}\n%7 = reshape f32[1,3,1] %6 1 3 1\n"
+       "%8 = expand f32[13,3,4096] %7 13 3 4096\n%9 = add f32[13,3,4096] %5 %8\n"
+       "%10 = sink void %9 {\"outputs\"}\n",
+       " whole split(8) split(9) blocks(7)", "several("},
+  };
+  char why[512];
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char *text = tn_explain_text_string(c, rows[i].body), *head = strstr(text, "# k0_parts");
+    assert_non_null(head);
+    *strchr(head, '\n') = 0;
+    if (!strstr(head, rows[i].steps) || strstr(head, rows[i].lacks)) fail_msg("%s", head);
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int plain = 0; plain < 2; plain++)
+      if (!coverage_takes("ref:sm_90", tn__variant_at(0), "whole", rows[i].body, plain, why, sizeof why))
+        fail_msg("rows %zu: %s", i, why);
+}
+
 /* What is stored once for a row is no reason for one group to go through all of it. */
 static void beside_blocks(void **state) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
@@ -500,7 +539,7 @@ int main(void) {
                                      cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
                                      cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(whole_sectors),
                                      cmocka_unit_test(spread_rows), cmocka_unit_test(beside_blocks),
-                                     cmocka_unit_test(odd_lengths),
+                                     cmocka_unit_test(odd_lengths), cmocka_unit_test(whole_rows),
                                      cmocka_unit_test(functions_once),
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
                                      cmocka_unit_test(owners), cmocka_unit_test(small)};

@@ -163,7 +163,32 @@ static void bounded(void **state) {
   tn_ctx_close(c);
 }
 
+/* Of a value and what it is rounded to, the latter is stored, where all is made of that. */
+static void rounded(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  char *text = NULL;
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_dim shape[2] = {32, 300000};
+    tn_tensor *x = tn_program_input(p, "x", TN_BF16, shape, 2), *dy = tn_program_input(p, "dy", TN_BF16, shape, 2),
+              *grad, *y = tn_gelu(tn_gelu(x));
+    y = tn_div(y, tn_sqrt(tn_mean(tn_square(y), (int[]){1}, 1, true)));
+    assert_int_equal(tn_vjp(y, dy, 1, &x, &grad), TN_OK);
+    assert_int_equal(tn_program_output(p, "y", y), TN_OK);
+    assert_int_equal(tn_program_output(p, "grad", grad), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    text = tn_program_explain_string(p);
+  }
+  assert_non_null(text);
+  if (strstr(text, " = buffer f32 9600000 ")) fail_msg("stored before it is rounded:\n%s", text);
+  tn_string_free(text);
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(stored), cmocka_unit_test(joined), cmocka_unit_test(bounded)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(stored), cmocka_unit_test(joined), cmocka_unit_test(bounded),
+                                     cmocka_unit_test(rounded)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

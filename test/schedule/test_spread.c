@@ -46,6 +46,17 @@ static const struct {
      "%8 = expand f32[9,6,40] %7 9 6 40\n%9 = add f32[9,6,40] %1 %8\n%10 = sink void %9 {\"outputs\"}\n"},
     {"one number", "%1 = param f64[1,1] 1 1 {0 0}\n%2 = expand f64[30,7] %1 30 7\n%3 = sum f64[30] %2 {1}\n"
                    "%4 = sum f64 %2 {0 1}\n%5 = sink void %3 %4 {\"outputs\"}\n"},
+    {"functions of what is spread, and of others",
+     "%1 = param f32[6,1,1] 6 1 1 {0 0}\n%2 = expand f32[6,5,7] %1 6 5 7\n%3 = tanh f32[6,5,7] %2\n"
+     "%4 = param f32[6,5,7] 6 5 7 {1 0}\n%5 = mul f32[6,5,7] %3 %4\n%6 = exp f32[6,5,7] %3\n"
+     "%7 = permute f32[7,6,5] %6 {2 0 1}\n%8 = reshape f32[42,5] %7 42 5\n%9 = sum f32[6,5] %5 {2}\n"
+     "%10 = sin f32[42,5] %8\n%11 = sink void %5 %9 %10 {\"outputs\"}\n"},
+    {"a function of sums of what is spread, which others want, too",
+     "%1 = param f32[6,16,1] 6 16 1 {0 0}\n%2 = expand f32[6,16,9] %1 6 16 9\n%3 = mul f32[6,16,9] %2 %2\n"
+     "%4 = sum f32[16] %3 {0 2}\n%5 = reshape f32[1,16,1] %4 1 16 1\n%6 = expand f32[6,16,9] %5 6 16 9\n"
+     "%7 = div f32[6,16,9] %2 %6\n%8 = exp f32[6,16,9] %7\n%9 = param f32[6,16,9] 6 16 9 {1 0}\n"
+     "%10 = mul f32[6,16,9] %9 %8\n%11 = sum f32[16] %10 {0 2}\n%12 = mul f32[6,16,9] %9 %7\n"
+     "%13 = sum f32[16] %12 {0 2}\n%14 = sink void %8 %11 %13 {\"outputs\"}\n"},
 };
 
 static void as_the_graph_says(void **state) {
@@ -80,7 +91,9 @@ static void reduced_once(tn_ctx *c, tn_dim rows) {
   assert_true(call && end && call < end);
   *call = 0; /* what the first kernel does */
   if (!strstr(schedule, " = reduce ")) fail_msg("it does not reduce:\n%s", schedule);
-  if (strstr(schedule, "{loop ")) fail_msg("it goes through all rows:\n%s", schedule);
+  static const char of_row[] = " = range index 67 "; /* elements that are stored once, to be spread */
+  for (const char *loop = schedule; (loop = strstr(loop, "{loop ")); loop++)
+    if (strncmp(loop - strlen(of_row), of_row, strlen(of_row))) fail_msg("it goes through all rows:\n%s", schedule);
   tn_string_free(text);
 }
 
@@ -93,6 +106,51 @@ static void once(void **state) {
     reduced_once(c, tn_dim_var(c, "N", 0, 5000));
     tn_ctx_close(c);
   }
+}
+
+static int count_in(const char *text, const char *end, const char *what) {
+  int n = 0;
+  for (const char *at = text; (at = strstr(at, what)) && at < end; at++) n++;
+  return n;
+}
+
+/* What takes long is worked out of one row and stored, not again in each: what goes through all rows loads it.  What
+ * takes no longer than that is worked out in each. */
+static void functions_of_a_row(void **state) {
+  (void)state;
+  for (int dear = 0; dear < 2; dear++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+    assert_non_null(c);
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *row = tn_program_input(p, "x", TN_F32, (tn_dim[]){1, 67}, 2),
+              *odd = tn_program_input(p, "y", TN_F32, (tn_dim[]){500000, 67}, 2),
+              *x = tn_expand(row, (tn_dim[]){500000, 67}, 2);
+    x = dear ? tn_softmax(x, 1) : tn_abs(tn_neg(x));
+    assert_int_equal(tn_program_output(p, "z", tn_mul(x, odd)), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    assert_non_null(text);
+    char *schedule = strstr(text, "# schedule"), *end = strstr(schedule, "# kernels"),
+         *call = strstr(schedule, " = call ");
+    assert_true(call && end && call < end);
+    if (count_in(schedule, end, " = call ") != 1 + dear || (dear && count_in(call, end, " = div ")))
+      fail_msg("each row is worked out:\n%s", schedule);
+    tn_string_free(text);
+    tn_ctx_close(c);
+  }
+}
+
+/* Sums that a function of what is spread hangs on, and something else, too, are found once. */
+static void sums_once(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, graphs[sizeof graphs / sizeof *graphs - 1].text);
+  assert_non_null(text);
+  char *schedule = strstr(text, "# schedule"), *end = strstr(schedule, "# kernels");
+  if (count_in(schedule, end, " = reduce ") != 3) fail_msg("not three sums:\n%s", schedule);
+  tn_string_free(text);
+  tn_ctx_close(c);
 }
 
 /* Groups go through rows of one kind: what is the same for many of these has a kernel of its own. */
@@ -144,6 +202,7 @@ static void rows_of_any_number(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(as_the_graph_says), cmocka_unit_test(once),
+                                     cmocka_unit_test(functions_of_a_row), cmocka_unit_test(sums_once),
                                      cmocka_unit_test(rows_of_two_kinds), cmocka_unit_test(rows_of_any_number)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
