@@ -184,33 +184,33 @@ bool tn__target_owns(const tn__target *t) {
  * each asks for more updates, which all groups go through. */
 enum { OWNERS = 512 };
 
-/* Columns of a block, if there are so many blocks: whole warps */
-static int columns_of(const tn__target *t, int64_t width, int64_t blocks) {
-  int64_t columns = (width + blocks - 1) / blocks;
-  return (int)((columns + t->subgroup - 1) / t->subgroup) * t->subgroup;
-}
-
-/* An odd number of classes: steps that places are often apart in go through all of them.  Where places are few, rows
- * have more blocks, so that all units have some. */
-/* a choice: any is right */
-tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width) {
-  int64_t most = (OWNERS < t->group ? OWNERS : t->group) / t->subgroup * t->subgroup, busy = 0;
-  int64_t least = (width + most - 1) / most, pairs = places > 1 ? places / 2 : 1;
-  int64_t warps = (width + t->subgroup - 1) / t->subgroup;
-  if (least < t->units / pairs) least = t->units / pairs < warps ? t->units / pairs : warps;
-  tn__owners o = {.blocks = least};
-  for (int64_t blocks = least; blocks <= 2 * least; blocks++) {
-    int columns = columns_of(t, width, blocks);
-    int64_t threads = most / columns * columns, own = threads * width / (blocks * columns);
-    if (own > busy + busy / 8) busy = own, o.blocks = blocks;
-  }
-  o.columns = columns_of(t, width, o.blocks);
-  o.abreast = (int)(most / o.columns); /* threads that have no place ask, too */
+/* Owners by about so many blocks of whole warps; an odd number of classes: steps that places are often apart in go
+ * through all of them. */
+static tn__owners owners_by(const tn__target *t, int64_t places, int64_t width, int64_t blocks, int64_t most) {
+  int64_t columns = ((width + blocks - 1) / blocks + t->subgroup - 1) / t->subgroup * t->subgroup;
+  tn__owners o = {.blocks = (width + columns - 1) / columns, .columns = (int)columns};
+  o.abreast = (int)(most / columns); /* threads that have no place ask, too */
   o.classes = t->units / o.blocks;
-  if (o.classes > pairs) o.classes = pairs;
+  if (o.classes > places / 2) o.classes = places / 2;
   if (o.classes > 2 && o.classes % 2 == 0) o.classes--;
   if (o.classes < 1) o.classes = 1;
   return o;
+}
+
+/* As few blocks as leave no eighth of the threads that have a column of a place without one */
+/* a choice: any is right */
+tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width) {
+  int64_t most = (OWNERS < t->group ? OWNERS : t->group) / t->subgroup * t->subgroup, least = (width + most - 1) / most;
+  tn__owners best = owners_by(t, places, width, least, most);
+  double busy = 0;
+  for (int64_t blocks = least; blocks <= least || blocks <= t->units; blocks++) {
+    const tn__owners o = owners_by(t, places, width, blocks, most);
+    double rows = fmin((double)o.abreast, ceil((double)places / (double)o.classes));
+    double own = (double)o.classes * rows * (double)width;
+    if (o.blocks > t->units) own *= (double)t->units / (double)o.blocks;
+    if (own > busy * 1.125) busy = own, best = o;
+  }
+  return best;
 }
 
 /* a choice: either is right */
