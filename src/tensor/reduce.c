@@ -20,10 +20,12 @@ static tn_node *without_axes_of_one(tn_ctx *c, tn_node *x, const int64_t *axes, 
   return x;
 }
 
-/* What sums, products, maxima and minima make of one element is that: along axes of one nothing is reduced. */
+/* What sums, products, maxima and minima make of one element is that: along axes of one nothing is reduced.  Sums begin
+ * with 0, which makes 0 of -0. */
 tn_node *tn__reduce_keep(tn_ctx *c, tn__op op, tn_node *x, const int64_t *axes, uint32_t n, bool keepdim) {
   bool single = true;
   for (uint32_t i = 0; i < n; i++) single &= tn__is_int_const(x->dim[axes[i]], 1);
+  if (single && n && op == OP_SUM && tn__is_float(x->dtype)) x = tn__op2_num(c, OP_ADD, x, 0);
   if (single && keepdim) return x;
   tn_node *r = single ? without_axes_of_one(c, x, axes, n) : tn__reduce(c, op, x, axes, n);
   return keepdim ? with_axes_of_one(c, r, axes, n) : r;

@@ -65,7 +65,25 @@ static void nothing_to_reduce(void **state) {
   front_close(&c);
 }
 
+/* Sums begin with 0, and so none is -0; what is the greatest, or a product, may be. */
+static void minus_zero(void **state) {
+  (void)state;
+  tn_ctx c;
+  front_open(&c);
+  tn_scope(&c) {
+    tn_tensor *x = F32(&c, DIMS(2, 1), -0.0f, 3);
+    for (int keep = 0; keep < 2; keep++) {
+      CHECK(tn_reshape(tn_sum(x, AXES(1), keep), DIMS(2)), DIMS(2), 0, 0, 3);
+      CHECK(tn_reshape(tn_prod(x, AXES(1), keep), DIMS(2)), DIMS(2), 0, -0.0, 3);
+      CHECK(tn_reshape(tn_max(x, AXES(1), keep), DIMS(2)), DIMS(2), 0, -0.0, 3);
+    }
+    CHECK(tn_sum(x, AXES(0, 1), false), SCALAR, 0, 3);
+    CHECK(tn_sum(F32(&c, SCALAR, -0.0f), ALL, false), SCALAR, 0, -0.0); /* over no axes */
+  }
+  front_close(&c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_to_reduce)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_to_reduce), cmocka_unit_test(minus_zero)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
