@@ -218,7 +218,7 @@ enum {
 };
 
 /* As many lines as threads run in step, or fewer, where others are to have room beside them: at least so many as lie
- * between each other, where they are few. */
+ * between each other, where they are few, and two. */
 /* a choice: any is right */
 static bool share_lines(const tn__target *t, const tn__line_size *s, tn__line_share *out) {
   int64_t step = t->subgroup > 0 ? t->subgroup : TN__USUAL_SUBGROUP, usual = LINE_WARPS * step, room, line;
@@ -227,7 +227,7 @@ static bool share_lines(const tn__target *t, const tn__line_size *s, tn__line_sh
   line = s->places * (int64_t)s->sum;
   if (out->fetched) line += (s->updates + LINE_PAD) * ((int64_t)s->value + LINE_KEY);
   room = ((int64_t)t->shared - LINE_SLACK * out->threads) / line;
-  int64_t lines = room / LINE_GROUPS > 0 ? room / LINE_GROUPS : 1;
+  int64_t lines = room / LINE_GROUPS > 1 ? room / LINE_GROUPS : 2;
   if (lines > step) lines = step;
   out->inner = out->fetched ? s->inner : step;
   if (!out->fetched || lines < out->inner) lines = out->inner;
@@ -236,7 +236,7 @@ static bool share_lines(const tn__target *t, const tn__line_size *s, tn__line_sh
   if (out->outer > s->outer) out->outer = s->outer;
   out->beside = room / (out->outer * out->inner);
   if (out->beside * out->threads > t->unit_threads) out->beside = t->unit_threads / out->threads;
-  return out->beside > 0;
+  return out->beside > 0 && out->outer * out->inner > 1;
 }
 
 /* a choice: any is right */
