@@ -222,15 +222,14 @@ enum {
 /* a choice: any is right */
 static bool share_lines(const tn__target *t, const tn__line_size *s, tn__line_share *out) {
   int64_t step = t->subgroup > 0 ? t->subgroup : TN__USUAL_SUBGROUP, usual = LINE_WARPS * step, room, line;
-  *out = (tn__line_share){.fetched = s->inner < step, .threads = (int)(usual < t->group ? usual : t->group)};
+  *out = (tn__line_share){.threads = (int)(usual < t->group ? usual : t->group)};
   if (out->threads < step || s->places > INT32_MAX / 8 || s->updates > INT32_MAX / 8) return false;
-  line = s->places * (int64_t)s->sum;
-  if (out->fetched) line += (s->updates + LINE_PAD) * ((int64_t)s->value + LINE_KEY);
+  line = s->places * (int64_t)s->sum + (s->updates + LINE_PAD) * ((int64_t)s->value + LINE_KEY);
   room = ((int64_t)t->shared - LINE_SLACK * out->threads) / line;
   int64_t lines = room / LINE_GROUPS > 1 ? room / LINE_GROUPS : 2;
   if (lines > step) lines = step;
-  out->inner = out->fetched ? s->inner : step;
-  if (!out->fetched || lines < out->inner) lines = out->inner;
+  out->inner = s->inner < step ? s->inner : step;
+  if (lines < out->inner) lines = out->inner;
   out->outer = lines / out->inner;
   if (out->outer > LINES_WHOLE) out->outer -= out->outer % LINES_WHOLE;
   if (out->outer > s->outer) out->outer = s->outer;
@@ -255,7 +254,7 @@ double tn__target_line_sums(const tn__target *t, const tn__line_size *s, const t
   double wait = ADD_CYCLES * cycle * (double)s->updates + 3 * (double)t->latency * (double)t->rate;
   double waits = ceil(groups / (units_of(t) * (double)by->beside)) * wait * units_of(t);
   double idle = (double)(t->subgroup > 0 ? t->subgroup : TN__USUAL_SUBGROUP) / (double)(by->outer * by->inner);
-  double issued = terms * ((by->fetched ? FETCH_STEPS : 0) + ADD_STEPS * fmax(1, idle)) + places * STORE_STEPS;
+  double issued = terms * (FETCH_STEPS + ADD_STEPS * fmax(1, idle)) + places * STORE_STEPS;
   double moved = fmax(1, (double)t->balance) * (LINE_MOVES * terms + 2 * places);
   return fmax(waits, issued) + moved;
 }

@@ -123,12 +123,10 @@ typedef struct tn__line_size {
   int64_t outer, places, inner, updates;
   size_t sum, value;
 } tn__line_size;
-/* ... a group has so many lines, whose terms it fetches as memory lies before a thread goes along each, or whose threads
- * load side by side what lies so */
+/* ... a group has so many lines, whose terms it fetches as memory lies before a thread goes along each */
 typedef struct tn__line_share {
   int64_t outer, inner, beside; /* groups in a unit */
   int threads;
-  bool fetched;
 } tn__line_share;
 /* Is there room for such, and does it take less than if each place asked all terms of its line? */
 bool tn__target_sums_lines(const tn__target *t, const tn__line_size *s, tn__line_share *out);

@@ -10,9 +10,8 @@
  *   a thread goes along each line, in the order of its terms, and adds them to the line's places;
  *   and all threads go through the places as they lie, to store what is made of their sums.
  *
- * Where lines lie side by side, and threads that go along them load side by side, nothing is fetched before.  A line's
- * places are one thread's, so that nobody waits, and the order of additions stays: what the others would add changes
- * nothing, so results do not change, to the bit.
+ * A line's places are one thread's, so that nobody waits, and the order of additions stays: what the others would add
+ * changes nothing, so results do not change, to the bit.
  *
  * Step noted: sums(a,b) lines(OxI): the terms of loop b, for the turns of loop a, O lines outside of that by I inside a
  * group. */
@@ -99,11 +98,11 @@ static void share_out(const lines *s, walk *w, int64_t near, int64_t several, tn
 }
 
 /* Neighbours that are one access of the widest of what x, which is made of `flat`, loads or stores in memory, where as
- * many make n.  One: some of that does not lie side by side. */
+ * many make what lies together.  One: some of that does not lie side by side. */
 /* a choice: any is right */
-static int64_t neighbours(const lines *s, const walk *w, tn_node *x, int64_t n) {
+static int64_t neighbours(const lines *s, const walk *w, tn_node *x) {
   tn__nodes all = {0};
-  int64_t widest = 1;
+  int64_t widest = 1, n = s->by.inner == s->size.inner ? w->n : s->size.inner;
   tn__topo(s->l->a, &x, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
     const tn_node *a = all.v[i];
@@ -220,9 +219,22 @@ static tn_node *end_of_lines(const lines *s, int64_t length) {
   return tn__sub(s->c, number(s, each * s->size.outer), tn__mul(s->c, s->group, number(s, each * s->by.outer)));
 }
 
+/* Do a group's lines lie in memory as if there were no others? */
+static bool lie_together(const lines *s) { return s->by.inner == s->size.inner; }
+
+/* The gate of elements of a group's lines, of so many each; NULL: all are there */
+static tn_node *gate_of_lines(const lines *s, const walk *w, int64_t length) {
+  if (lie_together(s)) {
+    tn_node *end = end_of_lines(s, length);
+    return end ? tn__op2(s->c, OP_LT, w->flat, end) : NULL;
+  }
+  spot own = spot_of(s, w->flat, length), all = in_all(s, &own);
+  return is_there(s, &all);
+}
+
 static tn_node *fetch(const lines *s, const walk *w, tn_node *local, const spot *own, tn_node *x) {
-  tn_node *end = end_of_lines(s, s->size.updates), *line = at(s, own->outer, s->by.inner, own->inner);
-  if (end) x = tn__gate_accesses(s->l, x, tn__op2(s->c, OP_LT, w->flat, end), NULL, NULL);
+  tn_node *gate = gate_of_lines(s, w, s->size.updates), *line = at(s, own->outer, s->by.inner, own->inner);
+  if (gate) x = tn__gate_accesses(s->l, x, gate, NULL, NULL);
   return stored(s, w, local, at(s, line, padded(s, local->dtype), own->turn), x);
 }
 
@@ -240,7 +252,7 @@ static fetched fetch_terms(const lines *s) {
   tn_node *key = place_of(s, tn__cast(c, of_term(s, s->of->key, &all), TN__INDEX)), *value = s->of->value;
   tn_node *x[2] = {key, value = of_term(s, narrow_value(value), &all)}, *local[2], *done[2];
   uint32_t n = s->constant ? 1 : 2;
-  share_out(s, &w, neighbours(s, &w, tn__sink(c, x, n, "part"), w.n), AT_ONCE_FETCHED, ROLE_ALONE);
+  share_out(s, &w, neighbours(s, &w, tn__sink(c, x, n, "part")), AT_ONCE_FETCHED, ROLE_ALONE);
   for (uint32_t i = 0; i < n; i++) {
     local[i] = scratch(s, x[i]->dtype, lines_of(s) * padded(s, x[i]->dtype));
     done[i] = fetch(s, &w, local[i], &own, x[i]);
@@ -260,26 +272,14 @@ static tn_node *add(const lines *s, tn_node *table, const fetched *f, int64_t fi
   const tn_node *local = table->src[0];
   tn_node *own[3] = {loop(s, turns, AX_ORDER, ROLE_ALONE), loop(s, lines_of(s), AX_UPCAST, ROLE_KEPT),
                      loop(s, some, AX_UNROLL, ROLE_KEPT)};
-  tn_node *term = tn__add(c, at(s, own[0], some, own[2]), number(s, first)), *key, *value;
-  spot line = {div(s, own[1], s->by.inner), mod(s, own[1], s->by.inner), term}, all = in_all(s, &line);
-  tn_node *gate = NULL;
-  if (s->by.fetched) {
-    key = load(s, f->key, at(s, own[1], padded(s, f->key->src[0]->dtype), term));
-    value = s->constant ? s->of->value : load(s, f->value, at(s, own[1], padded(s, f->value->src[0]->dtype), term));
-    key = tn__cast(c, key, TN__INDEX);
-    gate = tn__op2(c, OP_LT, key, number(s, s->size.places));
-  } else {
-    key = tn__cast(c, of_term(s, s->of->key, &all), TN__INDEX), value = of_term(s, s->of->value, &all);
-    if (key->lo < 0 || key->hi >= s->size.places) gate = key_inside(s, key);
-  }
-  line.turn = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, key, number(s, s->size.places - 1)), number(s, 0));
-  tn_node *place = tn__simplify_index(c, in_table(s, &line));
-  tn_node *sum = effect(s, OP_STOREADD, table, place, tn__cast(c, value, local->dtype), gate, own, 3);
-  tn_node *there = s->by.fetched ? NULL : is_there(s, &all);
-  if (there) {
-    tn_node *sink = tn__gate_accesses(s->l, tn__sink(c, &sum, 1, "part"), there, own[1], NULL);
-    sum = sink->src[0];
-  }
+  tn_node *term = tn__add(c, at(s, own[0], some, own[2]), number(s, first)), *value = s->of->value;
+  tn_node *key = load(s, f->key, at(s, own[1], padded(s, f->key->src[0]->dtype), term));
+  if (f->value) value = load(s, f->value, at(s, own[1], padded(s, f->value->src[0]->dtype), term));
+  key = tn__cast(c, key, TN__INDEX);
+  spot to = {div(s, own[1], s->by.inner), mod(s, own[1], s->by.inner),
+             tn__op2(c, OP_MIN, key, number(s, s->size.places - 1))};
+  tn_node *place = tn__simplify_index(c, in_table(s, &to)), *is = tn__op2(c, OP_LT, key, number(s, s->size.places));
+  tn_node *sum = effect(s, OP_STOREADD, table, place, tn__cast(c, value, local->dtype), is, own, 3);
   return tn__behind(c, table->src[0], sum);
 }
 
@@ -291,8 +291,7 @@ static tn_node *sums_of(const lines *s) {
   share_out(s, &w, near > 1 ? near : 1, 1, ROLE_ALONE);
   tn_node *table = scratch(s, dtype, w.all), *none = tn__const_num(s->c, dtype, 0);
   table = tn__behind(s->c, table, effect(s, OP_STORE, table, w.at, none, NULL, w.own, 4));
-  fetched f = {NULL, NULL};
-  if (s->by.fetched) f = fetch_terms(s);
+  fetched f = fetch_terms(s);
   if (n >= AT_ONCE) table = add(s, table, &f, 0, n / AT_ONCE, AT_ONCE);
   return n % AT_ONCE ? add(s, table, &f, n / AT_ONCE * AT_ONCE, 1, n % AT_ONCE) : table;
 }
@@ -313,16 +312,14 @@ static tn_node *store_places(const lines *s, tn_node *body) {
   tn_ctx *c = s->c;
   walk w = over(s, lines_of(s) * s->size.places);
   spot own = spot_of(s, w.flat, s->size.places), all = in_all(s, &own);
-  tn_node *sum = s->of->sum, *by = load(s, sums_of(s), in_table(s, &own)), *fresh[4], *there = NULL, *end = NULL;
-  bool lie_as_memory = s->by.inner == s->size.inner;
+  tn_node *sum = s->of->sum, *by = load(s, sums_of(s), in_table(s, &own)), *fresh[4], *end = NULL;
   uint32_t n = 0;
   body = flatten(s, &w, &all, tn__substitute(c, body, &sum, &by, 1));
-  int64_t near = neighbours(s, &w, body, lie_as_memory ? w.n : s->size.inner);
-  share_out(s, &w, near, AT_ONCE_STORED, ROLE_KEPT);
+  share_out(s, &w, neighbours(s, &w, body), AT_ONCE_STORED, ROLE_KEPT);
   for (uint32_t i = 0; i < 4; i++)
     if (w.own[i]->op == OP_RANGE) fresh[n++] = w.own[i];
-  if (lie_as_memory) end = end_of_lines(s, s->size.places);
-  else there = is_there(s, &all);
+  tn_node *there = lie_together(s) ? NULL : gate_of_lines(s, &w, s->size.places);
+  if (lie_together(s)) end = end_of_lines(s, s->size.places);
   if (there) body = tn__gate_accesses(s->l, body, there, w.flat, NULL);
   body = tn__exchange_ranges(s->l, body, &w.flat, &w.at, 1, fresh, n);
   body = tn__simplify_accesses(c, s->l->a, body);

@@ -13,6 +13,7 @@
  *   tally(i,j) by(TxN)  ... and of counts by a key, of the turn's number or its own: each thread has a table
  *                  (group_tally.c), or those that run in step have one (in_step.c)
  *   tally(i,j) sends(TxN)  ... and of words that go to the turn whose number their key is (group_exchange.c)
+ *   sums(d,j) lines(OxI)   ... and of sums of (k(j) == d ? v(j) : 0) for all d, of whole lines of them (line_sums.c)
  *
  * The order of additions stays, but where turns come in the opposite one, or threads add up each other's sums, and what
  * the others would add changes nothing: so results do, to the bit. */
@@ -379,15 +380,6 @@ static bool count_in_group(pass *p, const tn__key_count *of) {
   return true;
 }
 
-/* So the sums of lines, by places of each: groups have tables of whole lines. */
-/* a choice: no is right */
-static bool sums_lines(pass *p, const chosen *x, const tally *t) {
-  tn__key_sum of = {.sum = x->sum, .term = x->term, .key = t->key, .value = x->value};
-  tn_node *body = is_alone(p, x) ? tn__sum_lines(p->l, p->body, t->with, &of) : NULL;
-  if (body) p->body = body;
-  return body;
-}
-
 /* May there be tables of the turns that keys are compared with? */
 /* a choice: no is right */
 static bool is_numbered(const pass *p, const chosen *x, const tally *t) {
@@ -403,8 +395,7 @@ static bool tally_by_number(pass *p, const chosen *x) {
   tally t;
   bool group = p->l->target->group;
   if (!has_key(p, x, x->where, &t)) return false;
-  if (group && (t.with->hi >= LARGEST_TABLE || !suits_tables(p, x, t.key, t.with->hi + 1)))
-    return is_numbered(p, x, &t) && sums_lines(p, x, &t);
+  if (group && (t.with->hi >= LARGEST_TABLE || !suits_tables(p, x, t.key, t.with->hi + 1))) return false;
   if (cut_digit(p, t.with)) return true;
   if (t.with->hi >= LARGEST_TABLE || !is_numbered(p, x, &t)) return false;
   tn_node *outer;
@@ -572,6 +563,23 @@ static bool exchanges(pass *p) {
   return true;
 }
 
+/* ---- lines ---- */
+
+/* Sums by places of lines, of which groups have whole ones, if they are not counted or sent as words. */
+/* a choice: no is right */
+static bool sums_lines(pass *p) {
+  chosen x = {.sum = NULL};
+  tally t;
+  for (uint32_t i = 0; i < p->s.r.order.n; i++)
+    if (p->s.r.order.v[i]->op == OP_REDUCE && (x.sum || !is_chosen(p, p->s.r.order.v[i], &x))) return false;
+  if (!x.sum || !is_alone(p, &x) || !adds_terms(p, &x) || !has_key(p, &x, x.where, &t) || !is_numbered(p, &x, &t))
+    return false;
+  tn__key_sum of = {.sum = x.sum, .term = x.term, .key = t.key, .value = x.value};
+  tn_node *body = tn__sum_lines(p->l, p->body, t.with, &of);
+  if (body) p->body = body;
+  return body;
+}
+
 /* On devices of groups a thread goes along the turns: short loops leave enough to the others, if there are no longer
  * ones beside them, and nothing is held for all threads. */
 /* a choice: no is right */
@@ -638,7 +646,7 @@ static bool any_step(pass *p, bool by_group) {
   bool done = false;
   tn__survey_loops(p->l->c, p->l->a, p->body, &p->s);
   for (uint32_t i = 0; i < p->s.r.order.n && !done; i++) done = step(p, p->s.r.order.v[i], by_group);
-  return done || (by_group && exchanges(p));
+  return done || (by_group && (exchanges(p) || sums_lines(p)));
 }
 
 /* a choice: no is right */
