@@ -117,8 +117,8 @@ typedef struct tn__owners {
 } tn__owners;
 tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width);
 
-/* Sums of the terms of lines[outer, updates, inner] by place, as many for each line (lower/line_sums.c): bytes of a sum,
- * and of what is added, 0: it is a constant. */
+/* Sums of the terms of lines[outer, updates, inner] by place, of so many for each line (lower/line_sums.c); bytes of a
+ * sum, and of what is added, 0: it is a constant */
 typedef struct tn__line_size {
   int64_t outer, places, inner, updates;
   size_t sum, value;

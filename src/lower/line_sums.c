@@ -1,8 +1,8 @@
-/* Sums along lines by a key, a place of the line for each: of f32 or f64, or of integers.  Asked one by one, each place
- * would go through all terms of its line; in scratch memory each term is added at its place at once.
+/* Sums along lines by a key, a place of the line for each.  Asked one by one, each place would go through all terms of
+ * its line; in scratch memory each term is added at its place at once.
  *
- * Needs a body of one store, in the loops of lines (those outside of the place's, and those inside of it) and in that of
- * places, with one sum, of the terms whose key is the place's number.  Gives a body in which each group has some whole
+ * Needs a body of one store, in the loops of lines (outside of the place's, and inside of it) and in that of places,
+ * with one sum, of the terms whose key is the place's number.  Gives a body in which each group has some whole
  * lines:
  *
  *   a table in shared memory has a sum for each place of each line, which is cleared;
@@ -20,10 +20,10 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  AT_ONCE = 8,  /* terms of a line that a thread has at hand before it adds them: neighbours, which it loads at once */
-  AT_ONCE_FETCHED = 4, /* so many times neighbours that it fetches at once, */
-  AT_ONCE_STORED = 2,  /* or stores */
-  WORD = 4      /* bytes of a bank of shared memory */
+  AT_ONCE = 8,         /* terms of a line that a thread has at hand before it adds them: it loads them at once; */
+  AT_ONCE_FETCHED = 4, /* so many times neighbours that it fetches, */
+  AT_ONCE_STORED = 2,  /* or stores, at once */
+  WORD = 4             /* bytes of a bank of shared memory */
 };
 
 typedef struct lines {

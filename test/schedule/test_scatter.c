@@ -186,8 +186,9 @@ static int count_of(const char *text, const char *what) {
   return n;
 }
 
-/* Few updates a line are one kernel, however many lines there are, and so are many, of lines that groups hold; where they are fewer by far than a line has places
- * they ask each other, which is a kernel in front of the one that adds; many are sorted. */
+/* Few updates a line are one kernel, however many lines there are, and so are many, of lines that groups hold; where
+ * they are fewer by far than a line has places they ask each other, which is a kernel in front of the one that adds;
+ * many are sorted. */
 static void test_way_of_lines(void **s) {
   enum { MORE, ONE_KERNEL, ASK_EACH_OTHER };
   static const struct {
