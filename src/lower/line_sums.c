@@ -21,6 +21,8 @@
 
 enum {
   AT_ONCE = 8,         /* terms of a line that a thread has at hand before it adds them: it loads them at once; */
+  MOST_FETCHED = 64,   /* terms of a thread, which are written out: threads of other turns might meet where they leave
+                        * them, for all that their places show, and would wait for each other; */
   AT_ONCE_FETCHED = 4, /* so many times neighbours that it fetches, */
   AT_ONCE_STORED = 2,  /* or stores, at once */
   WORD = 4             /* bytes of a bank of shared memory */
@@ -252,7 +254,8 @@ static fetched fetch_terms(const lines *s) {
   tn_node *key = place_of(s, tn__cast(c, of_term(s, s->of->key, &all), TN__INDEX)), *value = s->of->value;
   tn_node *x[2] = {key, value = of_term(s, narrow_value(value), &all)}, *local[2], *done[2];
   uint32_t n = s->constant ? 1 : 2;
-  share_out(s, &w, neighbours(s, &w, tn__sink(c, x, n, "part")), AT_ONCE_FETCHED, ROLE_ALONE);
+  int64_t near = neighbours(s, &w, tn__sink(c, x, n, "part")), each = whole(w.n, s->by.threads * near) / s->by.threads;
+  share_out(s, &w, near, each <= MOST_FETCHED ? each / near : AT_ONCE_FETCHED, ROLE_KEPT);
   for (uint32_t i = 0; i < n; i++) {
     local[i] = scratch(s, x[i]->dtype, lines_of(s) * padded(s, x[i]->dtype));
     done[i] = fetch(s, &w, local[i], &own, x[i]);

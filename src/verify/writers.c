@@ -142,8 +142,17 @@ static bool is_digit_of(const tn_node *x, const tn_node *d, const tn_node *y, co
          tn__const_int(y->src[1], &first) && part > 0 && first > 0 && all % part == 0 && all / part == first;
 }
 
-/* x, where x / d and x mod d are the same in both turns, d > 0 in both; or y, where y / d is, which is written as a
- * quotient of what y is one of; NULL */
+/* Is y = k * x + r, 0 <= r < k, and by = k * d?  Then x / d is the same as y / by. */
+static bool is_finer(const claim *q, tn_node *x, const tn_node *d, tn_node *y, const tn_node *by) {
+  int64_t all, part;
+  if (!tn__const_int(by, &all) || !tn__const_int(d, &part) || part < 1 || all <= part || all % part) return false;
+  if (x->lo < 0 || y->lo < 0 || y->hi > INT64_MAX / 2 || x->hi > INT64_MAX / 2 / (all / part)) return false;
+  const tn_node *rest = tn__simplify_index(q->c, tn__sub(q->c, y, times(q->c, x, all / part)));
+  return rest->lo >= 0 && rest->hi < all / part;
+}
+
+/* x, where x / d and x mod d are the same in both turns, d > 0 in both; or y, where y mod e is, and y / e, which is
+ * written as x / d; NULL */
 static tn_node *of_digits(const claim *q, const tn__nodes *known, const tn_node *n) {
   if (n->op != OP_IDIV || !is_fixed(q, n->src[1])) return NULL;
   for (uint32_t i = 0; i < known->n; i++) {
@@ -151,6 +160,7 @@ static tn_node *of_digits(const claim *q, const tn__nodes *known, const tn_node 
     if (m->op != OP_MOD) continue;
     if (m->src[1] == n->src[1] && have_one_rest(q, n->src[0], m->src[0], n->src[1])) return n->src[0];
     if (is_digit_of(n->src[0], n->src[1], m->src[0], m->src[1])) return m->src[0];
+    if (is_finer(q, n->src[0], n->src[1], m->src[0], m->src[1])) return m->src[0];
   }
   return NULL;
 }

@@ -119,6 +119,7 @@ static const program programs[] = {
     {"wide numbers", 40, 600, 1, 29, SOME_OUTSIDE, TN_F64, TN_I64, " lines(8x1)"},
     {"lines three apart", 21, 201, 3, 30, SOME_OUTSIDE, TN_F32, TN_I64, " lines(8x3)"},
     {"lines across", 5, 100, 77, 45, SOME_OUTSIDE, TN_F32, TN_I64, " lines(1x32)"},
+    {"lines across by twos", 10, 100, 90, 70, DRAWN, TN_F32, TN_U8, " lines(1x32)"},
     {"lines across, whole", 1, 200, 160, 26, DRAWN, TN_F16, TN_I32, " lines(1x32)"},
     {"long lines", 9, 20000, 1, 50, DRAWN, TN_F32, TN_I64, " lines(2x1)"},
     {"lines that no group holds", 4, 40000, 1, 50, DRAWN, TN_F32, TN_I64, NULL},
