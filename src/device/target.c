@@ -213,6 +213,72 @@ tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width) {
   return best;
 }
 
+/* ---- sums of lines ---- */
+
+enum {
+  LINE_WAITS = 10,  /* multiply-adds in the time that neighbours ask a term of their line, side by side (107 million in
+                     * 39 us on an H200); */
+  ASK_STEPS = 4,    /* of a device that does not say what a launch takes: load, compare, choose, add */
+  LINE_GROUPS = 4,  /* of a unit, at least, some of which fetch or store while others add */
+  LINE_WARPS = 4,   /* of a group, all of which fetch and store */
+  LINES_WHOLE = 8,  /* lines, as whose multiples groups' elements begin where memory gives many at once */
+  ADD_CYCLES = 48,  /* from one addition of a thread in shared memory to the next, which waits for it; */
+  ADD_STEPS = 12,   /* what it issues for that, */
+  FETCH_STEPS = 24, /* for a term that is fetched before, */
+  STORE_STEPS = 24, /* and for a place, which is cleared, and loaded and stored once */
+  LINE_MOVES = 3,   /* f32 that are moved for a term: its key is of i64; */
+  LINE_PAD = 16,    /* terms beside those of a line, at most (lower/line_sums.c), */
+  LINE_KEY = 4,     /* bytes of a key, at most, */
+  LINE_SLACK = 64   /* and of what threads hold beside whole lines, each */
+};
+
+/* As many lines as threads run in step, or fewer, where others are to have room beside them: at least so many as lie
+ * between each other, where they are few, and two. */
+/* a choice: any is right */
+static bool share_lines(const tn__target *t, const tn__line_size *s, tn__line_share *out) {
+  int64_t step = t->subgroup > 0 ? t->subgroup : TN__USUAL_SUBGROUP, usual = LINE_WARPS * step, room, line;
+  *out = (tn__line_share){.threads = (int)(usual < t->group ? usual : t->group)};
+  if (out->threads < step || s->places > INT32_MAX / 8 || s->updates > INT32_MAX / 8) return false;
+  line = s->places * (int64_t)s->sum + (s->updates + LINE_PAD) * ((int64_t)s->value + LINE_KEY);
+  room = ((int64_t)t->shared - LINE_SLACK * out->threads) / line;
+  int64_t lines = room / LINE_GROUPS > 1 ? room / LINE_GROUPS : 2;
+  if (lines > step) lines = step;
+  out->inner = s->inner < step ? s->inner : step;
+  if (lines < out->inner) lines = out->inner;
+  out->outer = lines / out->inner;
+  if (out->outer > LINES_WHOLE) out->outer -= out->outer % LINES_WHOLE;
+  if (out->outer > s->outer) out->outer = s->outer;
+  out->beside = room / (out->outer * out->inner);
+  if (out->beside * out->threads > t->unit_threads) out->beside = t->unit_threads / out->threads;
+  return out->beside > 0 && out->outer * out->inner > 1;
+}
+
+/* a choice: any is right */
+double tn__target_line_asks(const tn__target *t, const tn__line_size *s, int64_t askers) {
+  double asks = (double)askers * (double)s->updates * (double)s->outer * (double)s->inner;
+  return (t->launch > 0 ? LINE_WAITS : ASK_STEPS) * asks;
+}
+
+/* Groups of a unit go along their lines side by side: a thread waits for each of its additions, and for memory before
+ * and behind them. */
+/* a choice: any is right */
+double tn__target_line_sums(const tn__target *t, const tn__line_size *s, const tn__line_share *by) {
+  double groups = ceil((double)s->outer / (double)by->outer) * ceil((double)s->inner / (double)by->inner);
+  double lines = (double)s->outer * (double)s->inner, terms = lines * (double)s->updates;
+  double places = lines * (double)s->places, cycle = fmax(1, (double)t->thread_lanes);
+  double wait = ADD_CYCLES * cycle * (double)s->updates + 3 * (double)t->latency * (double)t->rate;
+  double waits = ceil(groups / (units_of(t) * (double)by->beside)) * wait * units_of(t);
+  double idle = (double)(t->subgroup > 0 ? t->subgroup : TN__USUAL_SUBGROUP) / (double)(by->outer * by->inner);
+  double issued = terms * (FETCH_STEPS + ADD_STEPS * fmax(1, idle)) + places * STORE_STEPS;
+  double moved = fmax(1, (double)t->balance) * (LINE_MOVES * terms + 2 * places);
+  return fmax(waits, issued) + moved;
+}
+
+bool tn__target_sums_lines(const tn__target *t, const tn__line_size *s, tn__line_share *out) {
+  if (t->group < 2 || !share_lines(t, s, out)) return false;
+  return tn__target_line_sums(t, s, out) < tn__target_line_asks(t, s, s->places);
+}
+
 /* a choice: either is right */
 double tn__target_launch_bytes(const tn__target *t) {
   return t->balance > 0 ? tn__target_launch_work(t) / (double)t->balance * sizeof(float) : 0;

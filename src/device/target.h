@@ -117,6 +117,23 @@ typedef struct tn__owners {
 } tn__owners;
 tn__owners tn__owners_of(const tn__target *t, int64_t places, int64_t width);
 
+/* Sums of the terms of lines[outer, updates, inner] by place, of so many for each line (lower/line_sums.c); bytes of a
+ * sum, and of what is added, 0: it is a constant */
+typedef struct tn__line_size {
+  int64_t outer, places, inner, updates;
+  size_t sum, value;
+} tn__line_size;
+/* ... a group has so many lines, whose terms it fetches as memory lies before a thread goes along each */
+typedef struct tn__line_share {
+  int64_t outer, inner, beside; /* groups in a unit */
+  int threads;
+} tn__line_share;
+/* Is there room for such, and does it take less than if each place asked all terms of its line? */
+bool tn__target_sums_lines(const tn__target *t, const tn__line_size *s, tn__line_share *out);
+/* In multiply-adds of the whole device: so; and if so many ask each term of their line */
+double tn__target_line_sums(const tn__target *t, const tn__line_size *s, const tn__line_share *by);
+double tn__target_line_asks(const tn__target *t, const tn__line_size *s, int64_t askers);
+
 /* By plain loops: a thread computes as many elements as it may access at once, which share what it loads of one factor.
  * By tiles: they compute what is outside of the edges, too, begin and end, and fetch each factor once for a tile; an
  * element of a form that is cheaper counts as at least half a multiply-add.  So no form that takes less than plain

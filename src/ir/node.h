@@ -114,6 +114,7 @@ static inline bool tn__is_inner(const tn_node *range) {
   X(TILE_DIGIT, "tile_digit")   /* the digits of an element's place in its tile, */                                    \
   X(TILE_LINE, "tile_line")     /* rows and columns, */                                                                \
   X(TILE_STEP, "tile_step")     /* steps, and steps of several */                                                      \
+  X(ALONE, "alone")          /* whose turns store to shared memory, each thread to what is its own in all */           \
   X(MARK, "mark")            /* a stand-in within one pass; none is left after it */
 
 typedef enum tn__role {

@@ -57,7 +57,7 @@ static uint32_t end_of(const walk *w, uint32_t start) {
   return i;
 }
 
-static void before(walk *w, touched next) {
+static void wait_for(walk *w, touched next) {
   const touched *t = &w->now;
   if ((next.read & (t->written | t->added)) || (next.written & (t->read | t->written | t->added)) ||
       (next.added & (t->read | t->written))) {
@@ -66,7 +66,22 @@ static void before(walk *w, touched next) {
     tn__vec_push(w->a, &w->out, barrier);
     w->now = (touched){0};
   }
+}
+
+static void before(walk *w, touched next) {
+  wait_for(w, next);
   take(&w->now, next);
+}
+
+/* Where all turns find what they share with others as it is before the first: of those that store there each thread
+ * stores to what it alone has (ROLE_ALONE), others only read, or only add. */
+static void begin_turns(walk *w, tn_node *range, touched turn) {
+  if (range->ints[RANGE_ROLE] == ROLE_ALONE) {
+    wait_for(w, turn);
+    return;
+  }
+  if (!turn.written && !(turn.read & turn.added)) wait_for(w, turn);
+  take(&w->now, turn);
 }
 
 void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part) {
@@ -82,11 +97,7 @@ void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part) {
       touched before = w.open.v[--w.open.n];
       if (n->src[0]->src[0]->lo < 1) take(&w.now, before);
     }
-    if (n->op == OP_RANGE && !lanes) { /* the turn before; where all turns only read, or only add, they wait once */
-      touched turn = touches(&w, i, end_of(&w, i));
-      if (!turn.written && !(turn.read & turn.added)) before(&w, turn);
-      take(&w.now, turn);
-    }
+    if (n->op == OP_RANGE && !lanes) begin_turns(&w, n, touches(&w, i, end_of(&w, i))); /* the turn before */
     tn__vec_push(a, &w.out, part->ins[i]);
   }
   part->ins = w.out.v;

@@ -1271,6 +1271,7 @@ tn_node *tn__group_part(tn__lowering *l, tn_node *part, bool by_rows, tn__part *
 
 tn_node *tn__make_global(tn__lowering *l, tn_node *part, tn_node *const *inner, uint32_t n) {
   job j = begin(l, part);
+  if (of_axis(&j.s.r, AX_GLOBAL)) return part; /* groups have theirs: the others are a thread's */
   make_global_around(&j, j.s.common, inner, n);
   return j.body;
 }

@@ -303,6 +303,9 @@ bool tn__may_exchange(tn__lowering *l, tn_node *body, int64_t places, const tn__
                       const tn__key_count *rank);
 tn_node *tn__exchange_in_group(tn__lowering *l, tn_node *body, tn_node *turn, tn_node *outer, const tn__key_sum *of,
                                uint32_t n, const tn__key_count *rank);
+/* line_sums.c: a sum of the terms of lines by their key, the turn's number, in tables that groups have for whole lines;
+ * or the body with loops beside the turn as one, in which it is to be looked for again; NULL: it takes longer */
+tn_node *tn__sum_lines(tn__lowering *l, tn_node *body, tn_node *turn, const tn__key_sum *of);
 /* owned.c: rows that are added to places in order, by groups that own the places; first of all */
 tn_node *tn__own_places(tn__lowering *l, tn_node *body);
 /* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,

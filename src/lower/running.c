@@ -13,6 +13,7 @@
  *   tally(i,j) by(TxN)  ... and of counts by a key, of the turn's number or its own: each thread has a table
  *                  (group_tally.c), or those that run in step have one (in_step.c)
  *   tally(i,j) sends(TxN)  ... and of words that go to the turn whose number their key is (group_exchange.c)
+ *   sums(d,j) lines(OxI)   ... and of sums of (k(j) == d ? v(j) : 0) for all d, of whole lines of them (line_sums.c)
  *
  * The order of additions stays, but where turns come in the opposite one, or threads add up each other's sums, and what
  * the others would add changes nothing: so results do, to the bit. */
@@ -355,13 +356,20 @@ static void replace(pass *p, tn_node *sum, tn_node *by, tn_node *turn) {
   p->body = tn__simplify_accesses(p->l->c, p->l->a, p->body);
 }
 
-/* May a group's threads count these terms?  They do nothing else: other sums would be worked out again for each. */
+/* Is it the only sum?  Others would be worked out again for each of a group's threads. */
 /* a choice: no is right */
-static bool suits_tables(const pass *p, const chosen *x, const tn_node *key, int64_t keys) {
+static bool is_alone(const pass *p, const chosen *x) {
   for (uint32_t i = 0; i < p->s.r.order.n; i++) {
     const tn_node *n = p->s.r.order.v[i];
     if ((n->op == OP_REDUCE && n != x->sum) || n->op == OP_RUNNING || n->op == OP_LOCAL) return false;
   }
+  return true;
+}
+
+/* May a group's threads count these terms? */
+/* a choice: no is right */
+static bool suits_tables(const pass *p, const chosen *x, const tn_node *key, int64_t keys) {
+  if (!is_alone(p, x)) return false;
   return x->value == tn__const_num(p->l->c, x->sum->dtype, 1) && tn__is_int(x->sum->dtype) && key->lo >= 0 &&
          key->hi < keys && tn__has_tables(p->l, x->term, keys);
 }
@@ -372,6 +380,15 @@ static bool count_in_group(pass *p, const tn__key_count *of) {
   return true;
 }
 
+/* May there be tables of the turns that keys are compared with? */
+/* a choice: no is right */
+static bool is_numbered(const pass *p, const chosen *x, const tally *t) {
+  const tn_node *turn = t->with;
+  return turn->op == OP_RANGE && tn__axis_of(turn) == AX_LOOP && tn__role_of(turn) == ROLE_OUTPUT &&
+         tn__is_const(turn->src[0]) && hangs_on_outputs(p, x, turn) && may_have_tables(p, x->sum, turn) &&
+         !hangs_on(p, x->value, turn) && !hangs_on(p, t->key, turn);
+}
+
 /* Sums of the terms whose key is the turn's number */
 /* a choice: no is right */
 static bool tally_by_number(pass *p, const chosen *x) {
@@ -380,10 +397,7 @@ static bool tally_by_number(pass *p, const chosen *x) {
   if (!has_key(p, x, x->where, &t)) return false;
   if (group && (t.with->hi >= LARGEST_TABLE || !suits_tables(p, x, t.key, t.with->hi + 1))) return false;
   if (cut_digit(p, t.with)) return true;
-  if (t.with->op != OP_RANGE || tn__axis_of(t.with) != AX_LOOP || tn__role_of(t.with) != ROLE_OUTPUT) return false;
-  if (!tn__is_const(t.with->src[0]) || t.with->hi >= LARGEST_TABLE || !hangs_on_outputs(p, x, t.with) ||
-      !may_have_tables(p, x->sum, t.with) || hangs_on(p, x->value, t.with) || hangs_on(p, t.key, t.with))
-    return false;
+  if (t.with->hi >= LARGEST_TABLE || !is_numbered(p, x, &t)) return false;
   tn_node *outer;
   if (unite(p, t.with, &outer)) return true;
   if (group)
@@ -549,6 +563,23 @@ static bool exchanges(pass *p) {
   return true;
 }
 
+/* ---- lines ---- */
+
+/* Sums by places of lines, of which groups have whole ones, if they are not counted or sent as words. */
+/* a choice: no is right */
+static bool sums_lines(pass *p) {
+  chosen x = {.sum = NULL};
+  tally t;
+  for (uint32_t i = 0; i < p->s.r.order.n; i++)
+    if (p->s.r.order.v[i]->op == OP_REDUCE && (x.sum || !is_chosen(p, p->s.r.order.v[i], &x))) return false;
+  if (!x.sum || !is_alone(p, &x) || !adds_terms(p, &x) || !has_key(p, &x, x.where, &t) || !is_numbered(p, &x, &t))
+    return false;
+  tn__key_sum of = {.sum = x.sum, .term = x.term, .key = t.key, .value = x.value};
+  tn_node *body = tn__sum_lines(p->l, p->body, t.with, &of);
+  if (body) p->body = body;
+  return body;
+}
+
 /* On devices of groups a thread goes along the turns: short loops leave enough to the others, if there are no longer
  * ones beside them, and nothing is held for all threads. */
 /* a choice: no is right */
@@ -615,7 +646,7 @@ static bool any_step(pass *p, bool by_group) {
   bool done = false;
   tn__survey_loops(p->l->c, p->l->a, p->body, &p->s);
   for (uint32_t i = 0; i < p->s.r.order.n && !done; i++) done = step(p, p->s.r.order.v[i], by_group);
-  return done || (by_group && exchanges(p));
+  return done || (by_group && (exchanges(p) || sums_lines(p)));
 }
 
 /* a choice: no is right */

@@ -427,7 +427,8 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     return;
   }
   uint32_t turn;
-  bool apart = n->op == OP_SCATTER || tn__is_called(in) || tn__under_loops(f, n, in) || tn__is_scan(f, n, &turn);
+  bool alone = tn__is_called(in) || n->op == OP_SCATTER || tn__has_line_tables(f, n);
+  bool apart = alone || tn__under_loops(f, n, in) || tn__is_scan(f, n, &turn);
   in->host = apart ? -1 : find_host(f, n, in);
   if (in->host >= 0) {
     enter_host(f, n, in);
@@ -449,8 +450,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
   tn_node *idx[TN_MAX_RANK], *env = open_outputs(f, n, placed ? n->src[1]->dim : n->dim, idx);
   in->kernel = new_kernel(f, n, env);
   tn__note_reduced(f, &f->seeds.v[in->kernel], n, (uint32_t)((1ull << env->nsrc) - 1));
-  /* a scatter's two parts have loops of their own */
-  f->seeds.v[in->kernel].alone = tn__is_called(in) || n->op == OP_SCATTER;
+  f->seeds.v[in->kernel].alone = alone; /* a scatter's two parts have loops of their own */
   in->host = (int)in->want.n;
   tn__vec_push(f->a, &in->want, ((tn__demand){.k = in->kernel, .idx = tn__list(f->c, idx, n->rank), .env = env}));
   if (tn__is_called(in)) {

@@ -249,6 +249,8 @@ bool tn__under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in);
  * exchange by what n counts, and nothing else? */
 bool tn__is_scan(const tn__fuse *f, const tn_node *n, uint32_t *turn);
 bool tn__is_everywhere(const tn__fuse *f, const tn_node *n, const tn__demand *d);
+/* ... Is n what is stored of sums by place, of lines that groups have whole (lower/line_sums.c)? */
+bool tn__has_line_tables(const tn__fuse *f, const tn_node *n);
 bool tn__fits_exchange(const tn__fuse *f, const tn_node *n, int k);
 void tn__note_together(tn__fuse *f, const tn_node *n, const tn__demand *d); /* d's kernel reduces n there */
 /* made_of.c: the lowest value that all goes through that n is made of, in at most so many multiply-adds from there;

@@ -32,7 +32,6 @@ enum {
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
   LONG_ROW = 1024,
   FIND_WAITS = 20, /* or where neighbours look for theirs by halves, who all come at once; */
-  LINE_WAITS = 10, /* or where they ask those of their line, side by side (107 million in 39 us on an H200) */
   FLAT_MOVES = 6,  /* f32 moved where an update of a line is said where it goes: 8 bytes are stored, and read twice */
   MUCH_ASKED = 4,  /* launches in whose time is asked so much that what is asked for is worked out before */
   OWN_STEPS = 16,  /* multiply-adds in the time that an owner of places asks whether an update is his; */
@@ -121,17 +120,23 @@ static tn_node *line_number(tn_ctx *c, const tn__lines *l, bool before) {
   return before ? tn__in_memory(c, number) : number;
 }
 
-/* Each place of a line asks the updates of that line, which lie as it does: [places] */
-static tn_node *by_asking_lines(tn_ctx *c, const tn__lines *l, tn_node *upd, bool before) {
+/* Each place of a line asks the updates of that line, which lie as it does: [outer, places, inner] */
+static tn_node *sums_of_lines(tn_ctx *c, const tn__lines *l, tn_node *number, tn_node *upd) {
   tn__dims line = {.rank = 3, .d = {tn__int(c, l->outer), tn__int(c, l->updates), tn__int(c, l->inner)}};
   tn__dims all = {.rank = 4, .d = {line.d[0], tn__int(c, l->places), line.d[1], line.d[2]}};
-  tn_node *number = line_number(c, l, before), *own = tn__cast(c, tn__place(c, &all, 1), number->dtype);
+  tn_node *own = tn__cast(c, tn__place(c, &all, 1), number->dtype);
   number = tn__add_axis(c, tn__reshape(c, number, line.d, 3), 1);
   number = tn__expand(c, number, all.d);
-  upd = tn__reshape(c, tn__acc(c, before ? tn__in_memory(c, upd) : upd), line.d, 3);
+  upd = tn__reshape(c, tn__acc(c, upd), line.d, 3);
   upd = tn__expand(c, tn__add_axis(c, upd, 1), all.d);
   tn_node *goes = tn__where(c, tn__op2(c, OP_EQ, number, own), upd, tn__literal_like(c, upd, 0));
-  tn_node *sum = tn__reduce(c, OP_SUM, goes, (int64_t[]){2}, 1), *places = tn__numel(c, sum);
+  return tn__reduce(c, OP_SUM, goes, (int64_t[]){2}, 1);
+}
+
+/* So by each for itself: [places] */
+static tn_node *by_asking_lines(tn_ctx *c, const tn__lines *l, tn_node *upd, bool before) {
+  tn_node *sum = sums_of_lines(c, l, line_number(c, l, before), before ? tn__in_memory(c, upd) : upd);
+  tn_node *places = tn__numel(c, sum);
   return tn__reshape(c, sum, &places, 1);
 }
 
@@ -362,13 +367,6 @@ static double asking_work(const tn__target *t, double askers, double n, double w
   return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width / together;
 }
 
-/* ... or of lines, each of which has so many that ask each of its updates */
-/* a choice: any is right */
-static double lines_work(const tn__target *t, const tn__lines *l, int64_t askers) {
-  double asks = (double)askers * (double)l->updates * (double)l->outer * (double)l->inner;
-  return (t->launch > 0 ? LINE_WAITS : ASK_STEPS) * asks;
-}
-
 /* Sums of runs of those that are sorted */
 /* a choice: any is right */
 static double runs_work(const tn__target *t, int64_t places, double n, double width) {
@@ -494,14 +492,21 @@ static double finding_work(const tn__target *t, double places, double updates, d
 typedef struct ways {
   double asked, others, sorted; /* places ask all updates, or updates each other, or they are put in order */
   double at_places, by_updates; /* the best way in which places take their sums, and in which sums go to places */
-  double lines;                 /* places of a line ask its updates; */
+  double lines;                 /* places of a line ask its updates, or these are added to tables of them; */
   double again;                 /* to read the result once more for what is made of it */
   double added;                 /* the result behind memory in which it was added up */
   double through;               /* the base copied, and the result left, for what is made of it */
   whole numbers;
   tn__lines of;
   bool of_lines, asks;
+  bool tables; /* groups have sums of all places of a line, and nobody asks */
 } ways;
+
+/* Lines of n, as groups may have them */
+static tn__line_size size_of_lines(const tn__lines *l, const tn_node *n) {
+  size_t size = tn__size_of(tn__dtype_acc(n->dtype));
+  return (tn__line_size){l->outer, l->places, l->inner, l->updates, .sum = size, .value = size};
+}
 
 /* a choice: any is right */
 static ways weigh(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n, int dtype) {
@@ -518,7 +523,12 @@ static ways weigh(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_nod
   double looked = tn__move_work(t) * all;
   w.added = base->dtype == dtype && !is_turned(graph, n) ? 0 : 2 * looked;
   w.of_lines = tn__scatter_lines(c, n, &w.of);
-  if (w.of_lines) w.others = lines_work(t, &w.of, w.of.updates) + ASK_LAUNCHES * tn__target_launch_guess(t);
+  tn__line_size line = {0};
+  tn__line_share share;
+  if (w.of_lines) {
+    line = size_of_lines(&w.of, n);
+    w.others = tn__target_line_asks(t, &line, w.of.updates) + ASK_LAUNCHES * tn__target_launch_guess(t);
+  }
   double found = w.sorted + looked + finding_work(t, places, updates, width);
   bool fewer = updates < places && n->dim[0]->lo > 1, reads = is_read_again(c, graph, n);
   w.asks = w.asked <= found;
@@ -530,8 +540,34 @@ static ways weigh(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_nod
   if (w.of_lines) w.numbers.work += FLAT_MOVES * tn__move_work(t) * updates;
   /* what is added to places of memory is copied there first, and left there for what is made of it */
   w.through = 4 * looked;
-  w.lines = w.of_lines ? lines_work(t, &w.of, w.of.places) : INFINITY;
+  w.tables = w.of_lines && tn__target_sums_lines(t, &line, &share);
+  w.lines = w.tables ? tn__target_line_sums(t, &line, &share)
+            : w.of_lines ? tn__target_line_asks(t, &line, w.of.places) : INFINITY;
   return w;
+}
+
+/* Is n made element by element of what stands in memory?  The kernel that stores it reduces nothing then. */
+/* a choice: no is right */
+static bool is_plain(tn_ctx *c, tn_node *n) {
+  tn__nodes all = {0};
+  tn__topo(&c->scratch, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *x = all.v[i];
+    bool moves = tn__ops[x->op].group == G_MOVE && x->op != OP_FOLD, leaf = tn__ops[x->op].group == G_LEAF;
+    if (x->dtype != TN__INDEX && !leaf && !moves && !tn__is_elementwise(x) && x->op != OP_DETACH) return false;
+  }
+  return true;
+}
+
+/* Sums of lines by groups that have tables of them: a kernel of its own, with what is added to places, and rounded. */
+static tn_node *by_tables(tn_ctx *c, const tn__lines *l, tn_node *base, tn_node *upd, int dtype) {
+  tn_node *number = line_number(c, l, false), *all = tn__numel(c, base);
+  if (!is_plain(c, number)) number = tn__in_memory(c, number);
+  if (!is_plain(c, upd)) upd = tn__in_memory(c, upd);
+  if (!is_plain(c, base)) base = tn__in_memory(c, base);
+  tn_node *sum = sums_of_lines(c, l, number, upd);
+  sum = tn__add(c, tn__acc(c, tn__reshape(c, base, sum->dim, sum->rank)), sum);
+  return tn__reshape(c, tn__op1(c, OP_CONTIG, tn__cast(c, sum, dtype)), &all, 1);
 }
 
 /* The scatter n, which stands in that graph, converted */
@@ -542,6 +578,7 @@ static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *gra
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);
   upd = tn__acc(c, tn__merge_axes(c, tn__merge_axes(c, upd, n->src[1]->rank, n->rank - 1u), 0, n->src[1]->rank));
   if (w.of_lines && w.lines <= fmin(w.numbers.work, fmin(w.at_places, w.by_updates + w.through))) {
+    if (w.tables) return by_tables(c, &w.of, base, n->src[2], dtype);
     bool much = w.lines > MUCH_ASKED * tn__target_launch_guess(t);
     return tn__cast(c, tn__add(c, tn__acc(c, base), by_asking_lines(c, &w.of, n->src[2], much)), dtype);
   }
@@ -574,19 +611,6 @@ static double owned_work(const tn__target *t, double places, double updates, dou
   asked = fmax(asked, ceil(updates / (OWN_ASKED * by.columns * by.abreast)) * latency);
   double added = tn__move_work(t) * updates * width;
   return asked + fmax(added, ceil(updates / (classes * by.abreast * OWN_LOADED)) * latency);
-}
-
-/* Is n made element by element of what stands in memory?  The kernel that stores it reduces nothing then. */
-/* a choice: no is right */
-static bool is_plain(tn_ctx *c, tn_node *n) {
-  tn__nodes all = {0};
-  tn__topo(&c->scratch, &n, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++) {
-    const tn_node *x = all.v[i];
-    bool moves = tn__ops[x->op].group == G_MOVE && x->op != OP_FOLD, leaf = tn__ops[x->op].group == G_LEAF;
-    if (x->dtype != TN__INDEX && !leaf && !moves && !tn__is_elementwise(x) && x->op != OP_DETACH) return false;
-  }
-  return true;
 }
 
 /* Is the scatter left to those who own its places?  Whoever lowers its kernel gives them to groups. */

@@ -49,6 +49,37 @@ static bool is_exchange(const tn__fuse *f, const tn_node *n) {
          terms == turns && tn__target_exchanges(&f->dev->target, terms, 1);
 }
 
+/* Is n, where groups have tables of whole lines, the sums of a line's terms by place? */
+/* a choice: no is right */
+static bool is_line_sum(const tn__fuse *f, const tn_node *n) {
+  tn__line_size size = {.outer = 1, .inner = 1, .sum = tn__size_of(n->dtype), .value = tn__size_of(n->dtype)};
+  tn__line_share share;
+  if (n->op != OP_SUM || n->nint != 1 || n->src[0]->op != OP_WHERE) return false;
+  const tn_node *x = n->src[0], *where = x->src[0];
+  while (where->op == OP_EXPAND) where = where->src[0];
+  if (where->op != OP_EQ) return false;
+  int summed = (int)n->ints[0], axis[2] = {counted_axis(where->src[0]), counted_axis(where->src[1])};
+  int own = axis[0] < 0 ? axis[1] : axis[0];
+  if ((axis[0] < 0) == (axis[1] < 0) || own == summed) return false;
+  for (int i = 0; i < (int)x->rank; i++) {
+    int64_t n_of, *of = i == own ? &size.places : i == summed ? &size.updates : i < own ? &size.outer : &size.inner;
+    if (!tn__const_int(x->dim[i], &n_of) || n_of < 1 || n_of > INT32_MAX) return false;
+    if (i == own || i == summed) *of = n_of;
+    else if (__builtin_mul_overflow(*of, n_of, of)) return false;
+  }
+  return tn__target_sums_lines(&f->dev->target, &size, &share);
+}
+
+/* a choice: no is right */
+bool tn__has_line_tables(const tn__fuse *f, const tn_node *n) {
+  if (!f->dev->target.group || n->op != OP_CONTIG) return false;
+  const tn_node *x = n->src[0];
+  while (x->op == OP_CAST) x = x->src[0];
+  bool has = is_line_sum(f, x);
+  for (uint32_t i = 0; i < x->nsrc && x->op == OP_ADD; i++) has |= is_line_sum(f, x->src[i]);
+  return has;
+}
+
 /* Is n, where threads that run in step count together, how many before each place of a block have its key? */
 /* a choice: no is right */
 static bool is_rank(const tn__fuse *f, const tn_node *n) {

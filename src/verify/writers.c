@@ -126,12 +126,42 @@ static bool is_told(claim *q, const terms *t, uint32_t i) {
   return others < k || most_apart(q, t->v[i].x) < (common + k - 1) / k;
 }
 
-/* x, where x / d and x mod d are the same in both turns, d > 0 in both; NULL */
+/* Do x and y differ by multiples of d alone? */
+static bool have_one_rest(const claim *q, tn_node *x, tn_node *y, const tn_node *d) {
+  const int64_t far = INT64_MAX / 2;
+  int64_t by;
+  if (x == y) return true;
+  if (!tn__const_int(d, &by) || x->lo < 0 || y->lo < 0 || x->hi > far || y->hi > far) return false;
+  return tn__divisible(tn__simplify_index(q->c, tn__sub(q->c, x, y)), by);
+}
+
+/* Is x / d the same as y / by, since y is itself x / (d / by)? */
+static bool is_digit_of(const tn_node *x, const tn_node *d, const tn_node *y, const tn_node *by) {
+  int64_t all, part, first;
+  return y->op == OP_IDIV && y->src[0] == x && x->lo >= 0 && tn__const_int(d, &all) && tn__const_int(by, &part) &&
+         tn__const_int(y->src[1], &first) && part > 0 && first > 0 && all % part == 0 && all / part == first;
+}
+
+/* Is y = k * x + r, 0 <= r < k, and by = k * d?  Then x / d is the same as y / by. */
+static bool is_finer(const claim *q, tn_node *x, const tn_node *d, tn_node *y, const tn_node *by) {
+  int64_t all, part;
+  if (!tn__const_int(by, &all) || !tn__const_int(d, &part) || part < 1 || all <= part || all % part) return false;
+  if (x->lo < 0 || y->lo < 0 || y->hi > INT64_MAX / 2 || x->hi > INT64_MAX / 2 / (all / part)) return false;
+  const tn_node *rest = tn__simplify_index(q->c, tn__sub(q->c, y, times(q->c, x, all / part)));
+  return rest->lo >= 0 && rest->hi < all / part;
+}
+
+/* x, where x / d and x mod d are the same in both turns, d > 0 in both; or y, where y mod e is, and y / e, which is
+ * written as x / d; NULL */
 static tn_node *of_digits(const claim *q, const tn__nodes *known, const tn_node *n) {
   if (n->op != OP_IDIV || !is_fixed(q, n->src[1])) return NULL;
-  for (uint32_t i = 0; i < known->n; i++)
-    if (known->v[i]->op == OP_MOD && known->v[i]->src[0] == n->src[0] && known->v[i]->src[1] == n->src[1])
-      return n->src[0];
+  for (uint32_t i = 0; i < known->n; i++) {
+    const tn_node *m = known->v[i];
+    if (m->op != OP_MOD) continue;
+    if (m->src[1] == n->src[1] && have_one_rest(q, n->src[0], m->src[0], n->src[1])) return n->src[0];
+    if (is_digit_of(n->src[0], n->src[1], m->src[0], m->src[1])) return m->src[0];
+    if (is_finer(q, n->src[0], n->src[1], m->src[0], m->src[1])) return m->src[0];
+  }
   return NULL;
 }
 

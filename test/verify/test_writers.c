@@ -250,11 +250,79 @@ static void left_to_a_solver(void **state) {
   assert_null(strchr(strchr(q.open, '\n') + 1, '\n'));
 }
 
+/* ---- digits that are written in other ways ---- */
+
+/* lead * (t / by) + middle * ((t / low) mod (by / low)) + (factor * t + more * r + shift) mod rest, of 128 threads and
+ * two neighbours r of each */
+typedef struct digits {
+  int lead, by, middle, low, factor, more, shift, rest, last;
+  uint32_t told; /* of both loops, by form */
+  bool meet;
+} digits;
+
+typedef struct asking_digits {
+  const digits *d;
+  tn__writers count;
+  bool met;
+} asking_digits;
+
+static void ask_digits(tn_ctx *c, void *arg) {
+  asking_digits *q = arg;
+  const digits *d = q->d;
+  lin *l = lin_new(c, "digits");
+  tn__sb open;
+  tn__sb_init(&open, &c->scratch);
+  l->k.part[0].group = 128;
+  tn_node *t = lin_range(l, tn__int(c, 128), AX_UPCAST, 0), *r = lin_range(l, tn__int(c, 2), AX_UNROLL, 1);
+  tn_node *lead = tn__mul(c, tn__op2(c, OP_IDIV, t, tn__int(c, d->by)), tn__int(c, d->lead));
+  tn_node *rest = tn__add(c, tn__mul(c, t, tn__int(c, d->factor)), tn__mul(c, r, tn__int(c, d->more)));
+  rest = tn__op2(c, OP_MOD, tn__add(c, rest, tn__int(c, d->shift)), tn__int(c, d->rest));
+  tn_node *at = tn__add(c, lead, tn__mul(c, rest, tn__int(c, d->last)));
+  if (d->low > 1) {
+    tn_node *middle = tn__op2(c, OP_IDIV, t, tn__int(c, d->low));
+    middle = tn__op2(c, OP_MOD, middle, tn__int(c, d->by / d->low));
+    at = tn__add(c, at, tn__mul(c, middle, tn__int(c, d->middle)));
+  }
+  if (!d->more) at = tn__add(c, tn__mul(c, at, tn__int(c, 2)), r);
+  lin_store(l, OP_STORE, lin_buf(l, TN_F32, true), at, tn__const_num(c, TN_F32, 1), NULL);
+  lin_end(l, r);
+  lin_end(l, t);
+  q->met = tn__writers_prove(c, &l->k, NULL, &q->count, &open) != NULL;
+}
+
+static void other_digits(void **s) {
+  static const digits all[] = {
+      {.lead = 8, .by = 3, .factor = 1, .shift = 0, .rest = 3, .last = 1, .told = 2},
+      {.lead = 8, .by = 3, .factor = 1, .shift = 6, .rest = 3, .last = 1, .told = 2},
+      {.lead = 8, .by = 3, .factor = 4, .shift = 3, .rest = 3, .last = 1, .told = 2},
+      {.lead = 8, .by = 4, .factor = 1, .shift = 6, .rest = 3, .last = 1, .meet = true},
+      {.lead = 8, .by = 3, .factor = 3, .shift = 0, .rest = 3, .last = 1, .meet = true},
+      {.lead = 72, .by = 57, .middle = 1, .low = 3, .factor = 1, .rest = 3, .last = 24, .told = 2},
+      {.lead = 72, .by = 57, .middle = 1, .low = 3, .factor = 1, .shift = 3, .rest = 3, .last = 24, .told = 2},
+      {.lead = 72, .by = 57, .middle = 1, .low = 19, .factor = 1, .rest = 3, .last = 24, .meet = true},
+      {.lead = 1, .by = 16, .factor = 2, .more = 1, .rest = 32, .last = 40, .told = 1},
+      {.lead = 1, .by = 16, .factor = 2, .more = 1, .rest = 16, .last = 40, .meet = true},
+      {.lead = 1, .by = 16, .factor = 2, .more = 2, .rest = 32, .last = 40, .meet = true},
+  };
+  (void)s;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    asking_digits q = {.d = &all[i]};
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref", .quiet = 1});
+    assert_non_null(c);
+    if (!tn__ctx_run(c, "ask", ask_digits, &q)) fail_msg("%s", tn_last_error(c)->text);
+    tn_ctx_close(c);
+    bool right = all[i].meet ? q.met : !q.met && q.count.by_form == all[i].told;
+    if (!right)
+      fail_msg("digits %zu: %u by form, %s", i, (unsigned)q.count.by_form, q.met ? "some meet" : "none are met");
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(drawn),
       cmocka_unit_test(names),
       cmocka_unit_test(left_to_a_solver),
+      cmocka_unit_test(other_digits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
