@@ -265,11 +265,20 @@ static tn_node *find_greatest(tn_ctx *c, const passes *p, tn_node *places, tn_no
   return tn__scatter_greatest(c, none, idx, key);
 }
 
+/* Places for several passes: what is stored for them is as narrow as it may be, and -1 where it is none of them. */
+static tn_node *places_in_memory(tn_ctx *c, const tn_node *places, tn_node *idx) {
+  if (tn__in_memory(c, idx) == idx) return idx;
+  tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx),
+                            tn__op2(c, OP_LT, idx, tn__literal_like(c, idx, (double)places->hi)));
+  tn_node *place = tn__cast(c, tn__where(c, inside, idx, tn__literal_like(c, idx, -1)), tn__narrow(places->hi));
+  return tn__cast(c, tn__op1(c, OP_CONTIG, place), idx->dtype);
+}
+
 static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
   passes p = {.one = NULL};
   tn_node *room_of_updates = tn__mul(c, upd->dim[0], tn__int(c, s->group));
   tn__dims line = {.rank = 1, .d = {upd->dim[0]}};
-  if (s->digits || s->spans > 1) idx = tn__in_memory(c, idx), upd = tn__in_memory(c, upd); /* for several passes */
+  if (s->digits || s->spans > 1) idx = places_in_memory(c, places, idx), upd = tn__in_memory(c, upd);
   tn_node *exponent = tn__exponent_of(c, upd);
   p.key = tn__where(c, is_finite(c, upd), exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
   if (s->digits) p.one = one_exponent(c, s, upd, p.key);

@@ -12,7 +12,8 @@
  * places, and not places for their runs.
  *
  * Updates may be rows of many elements: which of them a sum is made of is worked out once for a row, and nothing is
- * loaded of those that are not in it. */
+ * loaded of those that are not in it.  Narrow rows, if they are many, are moved to where they stand in order first: a
+ * thread then loads all of a block, which lie side by side, and asks none of them where it is. */
 #include "rewrite/rewrite.h"
 #include "schedule/fixed.h"
 #include "schedule/fuse.h"
@@ -23,13 +24,16 @@
 
 enum {
   FIRST_BLOCK = 8,    /* elements of a block: each place looks at as many; */
-  NEXT_BLOCK = 32,    /* of one of sums of blocks, which are fewer */
+  NEXT_BLOCK = 32,    /* of one of sums of blocks, which are fewer; */
+  LONG = 16,          /* of so many of these one more is not much */
   FEW_PLACES = 64,    /* at which additions would wait for each other */
   RUN_LAUNCHES = 8,   /* kernels of sums of runs, */
   RUN_STEPS = 32,     /* and multiply-adds in the time that an element is in them */
   ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
   ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
+  FEW_THREADS = 4,    /* of a narrow row; those of others are told what its sum is made of */
+  LEVEL_STEPS = 40,   /* for which blocks' sums are made of those of longer blocks */
   LONG_ROW = 1024,
   FIND_WAITS = 20, /* or where neighbours look for theirs by halves, who all come at once; */
   FLAT_MOVES = 6,  /* f32 moved where an update of a line is said where it goes: 8 bytes are stored, and read twice */
@@ -56,11 +60,15 @@ static tn_node *last_of_blocks(tn_ctx *c, tn_node *x, uint32_t axis) {
   return element_of(c, x, axis, tn__add(c, x->dim[axis], tn__int(c, -1)));
 }
 
-/* values[B, n, r] where those of number[B, n] equal to[B, 1], else 0 */
+/* values[k, n, r] where `taken`[k, n], else 0 */
+static tn_node *where_taken(tn_ctx *c, tn_node *taken, tn_node *values) {
+  taken = tn__expand(c, tn__add_axis(c, taken, values->rank - 1u), values->dim);
+  return tn__where(c, taken, values, tn__literal_like(c, values, 0));
+}
+
+/* ... where those of number[k, n] equal to[k, 1] */
 static tn_node *where_equal(tn_ctx *c, tn_node *number, tn_node *to, tn_node *values) {
-  tn_node *equal = tn__bcast2(c, OP_EQ, number, to);
-  equal = tn__expand(c, tn__add_axis(c, equal, values->rank - 1u), values->dim);
-  return tn__where(c, equal, values, tn__literal_like(c, values, 0));
+  return where_taken(c, tn__bcast2(c, OP_EQ, number, to), values);
 }
 
 /* Of blocks number[B, n] and values[B, n, r]: the sum of the run that each ends in, within the block */
@@ -199,53 +207,105 @@ static tn_node *by_asking_others_of_lines(tn_ctx *c, tn_node *base, const tn__li
 
 typedef struct runs {
   tn__ordered in;  /* updates in order of places, which are numbers from 1 on; those that go nowhere come last */
-  tn_node *upd;    /* [n, r], in the order given */
+  tn_node *upd;    /* [n, r], in the order given, or, if they have been moved, in that of places */
   tn_node *before; /* [blocks, r] of FIRST_BLOCK: the sum of the run that goes on behind it, all of it so far */
+  bool is_moved;
+  bool is_told; /* what is worked out once for a row is stored */
 } runs;
 
-/* What is worked out for rows of more than one element is stored, or each element would do so. */
-static tn_node *of_row(tn_ctx *c, const tn_node *upd, tn_node *x) {
-  return upd->dim[1]->hi > 1 ? tn__op1(c, OP_CONTIG, x) : x;
+/* Threads that have a row of so many f32, neighbours that are fetched at once a thread each */
+static double threads_of_row(const tn__target *t, const tn_node *upd) {
+  double width = most(upd->dim[1]), together = 1;
+  while (2 * together * (double)sizeof(float) <= (double)t->access && fmod(width, 2 * together) <= 0) together *= 2;
+  return width / together;
+}
+
+/* Narrow rows, of which a thread has one, or nearly, are sooner moved to where they stand in order.  Where they are
+ * gathered one after the other, threads in step wait for each turn, since some of them want it. */
+/* a choice: either is right */
+static bool is_sooner_moved(const tn__target *t, double n, double threads, double width) {
+  double waits = FIRST_BLOCK * (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * threads;
+  return threads <= FEW_THREADS && n * (waits - 2 * tn__move_work(t) * width) > tn__target_launch_guess(t);
+}
+
+/* x[n, ...] in the order of places, to be stored as narrow as it is given */
+static tn_node *in_order(tn_ctx *c, tn_node *x, tn_node *order) {
+  bool widened = x->op == OP_CAST && tn__dtype_acc(x->src[0]->dtype) == x->dtype;
+  tn_node *moved = tn__op1(c, OP_CONTIG, tn__gather(c, widened ? x->src[0] : x, order));
+  return widened ? tn__cast(c, moved, x->dtype) : moved;
+}
+
+/* idx[n], filled up to whole blocks, and, if it is long, to whole blocks of these, by what goes nowhere: then no block
+ * has an end of its own. */
+static tn_node *in_whole_blocks(tn_ctx *c, tn_node *idx) {
+  int64_t n = idx->dim[0]->hi, longer = FIRST_BLOCK * NEXT_BLOCK, size = n / longer >= LONG ? longer : FIRST_BLOCK;
+  tn_node *whole = tn__merge_axes(c, tn__in_blocks(c, idx, 0, size), 0, 2);
+  if (whole->dim[0] == idx->dim[0]) return idx;
+  tn__dims line = {.rank = 1, .d = {whole->dim[0]}};
+  tn_node *end = tn__scalar_to(c, tn__dim_value(c, idx->dim[0], TN_I64), line.d, 1);
+  return tn__where(c, tn__op2(c, OP_LT, tn__place(c, &line, 0), end), whole, tn__literal_like(c, whole, -1));
+}
+
+/* x[n, ...] -> for each, those of its own block: [n, FIRST_BLOCK, ...] */
+static tn_node *of_own_block(tn_ctx *c, tn_node *x) {
+  tn_node *blocks = tn__in_blocks(c, x, 0, FIRST_BLOCK), *dims[TN_MAX_RANK] = {blocks->dim[0], blocks->dim[1]};
+  for (uint32_t i = 1; i < blocks->rank; i++) dims[i + 1] = blocks->dim[i];
+  blocks = tn__expand(c, tn__add_axis(c, blocks, 1), dims);
+  return tn__first_of(c, tn__merge_axes(c, blocks, 0, 2), 0, x->dim[0]);
 }
 
 /* Of blocks: the sums of runs that go on behind their block, within it; else 0 */
 static tn_node *sums_that_go_on(tn_ctx *c, const runs *s) {
-  tn_node *number = tn__in_blocks(c, s->in.number, 0, FIRST_BLOCK);
-  tn_node *order = tn__in_blocks(c, s->in.order, 0, FIRST_BLOCK);
+  tn_node *number = tn__in_blocks(c, s->in.number, 0, FIRST_BLOCK), *own;
   tn__dims line = {.rank = 1, .d = {number->dim[0]}};
   tn_node *last = last_of_blocks(c, number, 1), *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
   /* behind the last one stands 0, as in what fills that one up: what it sums up is never asked for */
   next = tn__gather(c, s->in.number, tn__op2_num(c, OP_MUL, next, FIRST_BLOCK));
   tn_node *goes_on = tn__op2(c, OP_EQ, tn__over(c, next, number->dim, 2), number);
   tn_node *is_own = tn__op2(c, OP_AND, goes_on, tn__op2(c, OP_EQ, tn__over(c, last, number->dim, 2), number));
-  tn_node *which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
-  return tn__reduce(c, OP_SUM, tn__gather(c, s->upd, which), (int64_t[]){1}, 1);
+  if (s->is_moved) own = where_taken(c, is_own, tn__in_blocks(c, s->upd, 0, FIRST_BLOCK));
+  else own = those_of(c, s->upd, is_own, tn__in_blocks(c, s->in.order, 0, FIRST_BLOCK));
+  return tn__reduce(c, OP_SUM, own, (int64_t[]){1}, 1);
+}
+
+/* Is the sum of the run before each block stored, or made of those of blocks of blocks by each of so many that ask, of
+ * narrow rows?  Those who have wider ones wait for memory meanwhile. */
+/* a choice: either is right */
+static bool is_before_stored(const tn__target *t, double askers, double blocks, double width) {
+  double levels = 0;
+  for (double left = blocks; left > NEXT_BLOCK; left /= NEXT_BLOCK) levels++;
+  double stored = tn__target_launch_guess(t) + 2 * tn__move_work(t) * blocks * width;
+  return levels * LEVEL_STEPS * (askers - blocks) > stored;
 }
 
 static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *idx, tn_node *upd) {
-  runs s = {.upd = upd};
+  double threads = threads_of_row(t, upd);
+  runs s = {.upd = upd, .is_told = threads > FEW_THREADS};
+  s.is_moved = is_sooner_moved(t, most(idx->dim[0]), threads, most(upd->dim[1]));
+  idx = in_whole_blocks(c, idx);
   tn_node *end = tn__scalar_to(c, tn__dim_value(c, places, TN_I64), idx->dim, 1), *zero = tn__literal_like(c, idx, 0);
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, idx), tn__op2(c, OP_LT, idx, end));
   tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
   int64_t last = places->hi < INT64_MAX ? places->hi + 1 : INT64_MAX;
   s.in = tn__in_order(c, t, tn__cast(c, number, tn__narrow(last)), last);
+  if (s.is_moved) s.upd = in_order(c, upd, s.in.order);
   tn_node *blocks = tn__in_blocks(c, s.in.number, 0, FIRST_BLOCK);
   s.before = run_sums(c, last_of_blocks(c, blocks, 1), sums_that_go_on(c, &s));
+  if (s.is_moved && is_before_stored(t, most(idx->dim[0]) * threads, most(blocks->dim[0]), most(upd->dim[1])))
+    s.before = tn__op1(c, OP_CONTIG, s.before);
   return s;
 }
 
-/* What a run's sum is made of, where it ends: which updates of the block there, [k, FIRST_BLOCK], and which block
- * before it, [k]; -1: none. */
+/* What a run's sum is made of, where it ends: updates of the block there, [k, FIRST_BLOCK, r], and a block before it,
+ * [k]; -1: none. */
 typedef struct ending {
-  tn_node *which, *block;
+  tn_node *own, *block;
 } ending;
 
 static tn_node *sum_of(tn_ctx *c, const runs *s, const ending *e) { /* [k, r] */
   tn_node *block = tn__cast(c, e->block, tn__narrow(s->in.number->dim[0]->hi));
-  tn_node *before = tn__gather(c, s->before, of_row(c, s->upd, block));
-  tn_node *own = tn__gather(c, s->upd, of_row(c, s->upd, e->which));
-  return tn__add(c, before, tn__reduce(c, OP_SUM, own, (int64_t[]){1}, 1));
+  return tn__add(c, tn__gather(c, s->before, block), tn__reduce(c, OP_SUM, e->own, (int64_t[]){1}, 1));
 }
 
 /* Of runs of those from one up to the other, from[k] <= to[k] */
@@ -254,39 +314,43 @@ static ending ending_between(tn_ctx *c, const runs *s, tn_node *from, tn_node *t
   tn__dims all = {.rank = 2, .d = {to->dim[0], tn__int(c, FIRST_BLOCK)}};
   tn_node *block = tn__op2(c, OP_IDIV, tn__op2_num(c, OP_ADD, to, -1), tn__literal_like(c, to, FIRST_BLOCK));
   tn_node *begin = tn__op2_num(c, OP_MUL, block, FIRST_BLOCK);
-  tn_node *at = tn__add(c, tn__over(c, begin, all.d, 2), tn__place(c, &all, 1));
+  tn_node *at = tn__add(c, tn__over(c, begin, all.d, 2), tn__cast(c, tn__place(c, &all, 1), to->dtype));
   tn_node *is_own = tn__op2(c, OP_LE, tn__over(c, from, all.d, 2), at);
   is_own = tn__op2(c, OP_AND, is_own, tn__op2(c, OP_LT, at, tn__over(c, to, all.d, 2)));
-  tn_node *order = tn__gather(c, s->in.order, at);
-  e.which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
+  if (!s->is_moved) at = tn__gather(c, s->in.order, tn__where(c, is_own, at, tn__literal_like(c, at, -1)));
+  e.own = those_of(c, s->upd, is_own, at);
   tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_LT, from, to), tn__op2(c, OP_LT, from, begin));
   e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
   return e;
 }
 
-/* Of the runs that end at those of number[n] for which `ends` holds; of the others nothing */
+/* x as a number that is stored */
+static tn_node *told(tn_ctx *c, const runs *s, tn_node *x) {
+  return tn__op1(c, OP_CONTIG, tn__cast(c, x, tn__narrow(s->in.number->dim[0]->hi)));
+}
+
+/* Of the runs that end at those of number[n] for which `ends` holds; of the others nothing.  In the block of an end all
+ * that have its number stand before it.  Rows that have been moved lie beside each other, and those of a block are
+ * asked for their number; of others it is said once for the row where in the block, or before it, the run begins. */
 static ending ending_at(tn_ctx *c, const runs *s, tn_node *ends) {
   ending e;
-  tn_node *n = s->in.number->dim[0], *number = tn__in_blocks(c, s->in.number, 0, FIRST_BLOCK);
-  tn_node *order = tn__in_blocks(c, s->in.order, 0, FIRST_BLOCK);
-  tn__dims pairs = {.rank = 3, .d = {number->dim[0], number->dim[1], number->dim[1]}};
-  tn__dims line = {.rank = 1, .d = {n}};
-  tn_node *own = tn__expand(c, tn__add_axis(c, number, 2), pairs.d);
-  tn_node *other = tn__expand(c, tn__add_axis(c, number, 1), pairs.d);
-  tn_node *sooner = tn__op2(c, OP_LE, tn__place(c, &pairs, 2), tn__place(c, &pairs, 1));
-  tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, own, other), sooner);
-  is_own = tn__first_of(c, tn__merge_axes(c, is_own, 0, 2), 0, n);
-  is_own = tn__op2(c, OP_AND, is_own, tn__over(c, ends, is_own->dim, 2));
-  order = tn__expand(c, tn__add_axis(c, order, 1), pairs.d);
-  order = tn__first_of(c, tn__merge_axes(c, order, 0, 2), 0, n);
-  e.which = tn__where(c, is_own, order, tn__literal_like(c, order, -1));
-  tn_node *k = tn__place(c, &line, 0);
+  tn_node *number = s->in.number, *n = number->dim[0], *other = of_own_block(c, number);
+  tn__dims pairs = tn__dims_of(other), line = {.rank = 1, .d = {n}};
+  int as = tn__narrow(n->hi);
+  tn_node *k = tn__cast(c, tn__place(c, &line, 0), as);
   tn_node *block = tn__op2(c, OP_IDIV, k, tn__literal_like(c, k, FIRST_BLOCK));
+  tn_node *is_own = tn__op2(c, OP_EQ, tn__over(c, number, pairs.d, 2), other);
+  is_own = tn__op2(c, OP_AND, is_own, tn__over(c, ends, pairs.d, 2));
   tn_node *last = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, block, FIRST_BLOCK), -1);
-  tn_node *goes_back = tn__op2(c, OP_EQ, tn__gather(c, s->in.number, last), s->in.number);
-  goes_back = tn__op2(c, OP_AND, goes_back, ends);
-  e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
-  return e;
+  tn_node *goes_back = tn__op2(c, OP_AND, tn__op2(c, OP_EQ, tn__gather(c, number, last), number), ends);
+  if (s->is_moved) {
+    e.own = where_taken(c, is_own, of_own_block(c, s->upd));
+    e.block = tn__where(c, goes_back, tn__op2_num(c, OP_ADD, block, -1), tn__literal_like(c, block, -1));
+    return e;
+  }
+  tn_node *count = tn__reduce(c, OP_SUM, tn__cast(c, is_own, as), (int64_t[]){1}, 1);
+  tn_node *to = tn__op2_num(c, OP_ADD, k, 1), *from = tn__sub(c, to, tn__add(c, count, tn__cast(c, goes_back, as)));
+  return ending_between(c, s, s->is_told ? told(c, s, from) : from, to);
 }
 
 /* Which runs end at each of number[n]: where the next one is another, which behind the last one is 0 */
@@ -306,53 +370,33 @@ static tn_node *by_place(tn_ctx *c, const tn__target *t, tn_node *places, tn_nod
   tn_node *own = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1);
   own = tn__cast(c, own, s.in.number->dtype);
   tn_node *to = tn__places_in(c, s.in.number, own, true);
-  if (idx->dim[0]->hi < places->hi) {
+  if (s.in.number->dim[0]->hi < places->hi) {
     ending at = ending_at(c, &s, ends_of(c, &s, places));
     tn_node *last = tn__op2_num(c, OP_ADD, to, -1);
     tn_node *has = tn__op2(c, OP_EQ, tn__gather(c, s.in.number, last), own);
     last = tn__where(c, has, last, tn__literal_like(c, last, -1));
-    last = of_row(c, upd, tn__cast(c, last, tn__narrow(idx->dim[0]->hi)));
-    return tn__gather(c, tn__op1(c, OP_CONTIG, sum_of(c, &s, &at)), last);
+    return tn__gather(c, tn__op1(c, OP_CONTIG, sum_of(c, &s, &at)), upd->dim[1]->hi > 1 ? told(c, &s, last) : last);
   }
   tn_node *from = tn__places_in(c, s.in.number, own, false);
-  ending e = ending_between(c, &s, tn__op1(c, OP_CONTIG, from), tn__op1(c, OP_CONTIG, to));
+  ending e = ending_between(c, &s, told(c, &s, from), told(c, &s, to));
   return sum_of(c, &s, &e);
-}
-
-/* Of those that take a place, [k]: what a sum is made of is asked for by no other.  A row's numbers stand side by side,
- * and come together. */
-static tn_node *sum_of_taken(tn_ctx *c, const runs *s, const ending *e, tn_node *place) {
-  if (s->upd->dim[1]->hi <= 1) return sum_of(c, s, e);
-  int dtype = tn__narrow(s->in.number->dim[0]->hi);
-  tn_node *of[2] = {tn__cast(c, e->which, dtype), tn__cast(c, tn__add_axis(c, e->block, 1), dtype)};
-  tn_node *numbers = tn__op1(c, OP_CONTIG, tn__join(c, of, 2, 1));
-  tn__dims all = tn__dims_of(numbers);
-  tn_node *at = tn__op2_num(c, OP_MUL, tn__place(c, &all, 0), FIRST_BLOCK + 1);
-  at = tn__add(c, at, tn__place(c, &all, 1));
-  tn_node *takes = tn__over(c, tn__op2(c, OP_LE, tn__literal_like(c, place, 0), place), all.d, 2);
-  at = tn__where(c, takes, at, tn__literal_like(c, at, -1));
-  numbers = tn__gather(c, tn__merge_axes(c, numbers, 0, 2), at);
-  numbers = tn__where(c, takes, numbers, tn__literal_like(c, numbers, -1));
-  tn_node *own = tn__gather(c, s->upd, tn__first_of(c, numbers, 1, tn__int(c, FIRST_BLOCK)));
-  tn_node *before = tn__gather(c, s->before, element_of(c, numbers, 1, tn__int(c, FIRST_BLOCK)));
-  return tn__add(c, before, tn__reduce(c, OP_SUM, own, (int64_t[]){1}, 1));
 }
 
 /* base[places, ...] with the sum of each run added at its place: where the last one of a run says so; the others go
  * nowhere, each to a place of its own. */
 static tn_node *by_run(tn_ctx *c, const tn__target *t, tn_node *base, tn_node *idx, tn_node *upd) {
   runs s = runs_of(c, t, base->dim[0], idx, upd);
-  tn__dims line = {.rank = 1, .d = {idx->dim[0]}};
+  tn__dims line = {.rank = 1, .d = {s.in.number->dim[0]}};
   tn_node *next = tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), *number = tn__cast(c, s.in.number, TN_I64);
   tn_node *ends = ends_of(c, &s, base->dim[0]);
   ending e = ending_at(c, &s, ends);
   tn_node *nowhere = tn__op2_num(c, OP_MUL, next, -1), *place = tn__op2_num(c, OP_ADD, number, -1);
-  int as = s.in.number->dtype == TN_I32 ? tn__narrow(idx->dim[0]->hi) : TN_I64;
+  int as = s.in.number->dtype == TN_I32 ? tn__narrow(line.d[0]->hi) : TN_I64;
   place = tn__cast(c, tn__where(c, ends, place, nowhere), as);
   place = tn__op1(c, OP_DISTINCT, place);
   tn_node *dims[TN_MAX_RANK];
   for (uint32_t i = 0; i < base->rank; i++) dims[i] = i ? base->dim[i] : line.d[0];
-  tn_node *sum = tn__reshape(c, sum_of_taken(c, &s, &e, place), dims, base->rank);
+  tn_node *sum = tn__reshape(c, sum_of(c, &s, &e), dims, base->rank);
   return tn__scatter(c, base, place, to_be_added(c, base, sum));
 }
 
@@ -375,7 +419,7 @@ static double runs_work(const tn__target *t, int64_t places, double n, double wi
 
 /* The base of a scatter whose result is to be of this dtype: as it stands in memory, if it is of that dtype. */
 static tn_node *base_of(tn_ctx *c, tn_node *base, int dtype) {
-  if (is_zero(base)) return tn__cast(c, base, dtype);
+  if (is_zero(base)) return tn__scalar_to(c, tn__const_bits(c, dtype, 0), base->dim, base->rank);
   if (base->op == OP_CAST && base->src[0]->dtype == dtype) return base->src[0];
   return base->dtype == dtype ? base : tn__acc(c, base);
 }

@@ -62,11 +62,18 @@ static tn_tensor *from(tn_ctx *c, const sums *x, const float *v, tn_dim n) {
   return x->dtype == TN_F32 ? t : tn_cast(t, x->dtype);
 }
 
+/* Where updates go is in memory, or, of an even number of places, worked out. */
+static tn_tensor *places_of(tn_ctx *c, const sums *x) {
+  int64_t less[UPDATES + 1];
+  for (int64_t i = 0; i < x->n; i++) less[i] = -x->to[i];
+  return x->places % 2 ? tn_from(c, TN_I64, &x->n, 1, x->to) : tn_neg(tn_from(c, TN_I64, &x->n, 1, less));
+}
+
 static void add_on(const char *device, int form, sums *x) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1});
   assert_non_null(c);
   tn_scope(c) {
-    tn_tensor *in[] = {from(c, x, x->base, x->places), tn_from(c, TN_I64, &x->n, 1, x->to), from(c, x, x->upd, x->n)};
+    tn_tensor *in[] = {from(c, x, x->base, x->places), places_of(c, x), from(c, x, x->upd, x->n)};
     tn_tensor *sum = tn__build(&(tn__call){.name = "add", .fn = add, .in = in, .nin = 3, .i = {form}});
     if (tn_read(tn_cast(sum, TN_F32), x->got, (size_t)x->places * sizeof *x->got) != TN_OK)
       fail_msg("form %d, %lld to %lld: %s", form, (long long)x->n, (long long)x->places, tn_last_error(c)->text);
@@ -126,6 +133,7 @@ static void draw(sums *x, tn_dtype dtype, int64_t places, int64_t n, bool near) 
     x->upd[i] = (float)(below(200) - 100) / 128 * power(by);
     if (dtype != TN_F16 && !near && below(20) == 0)
       x->upd[i] = power(-149) * (float)(below(9) << (dtype == TN_BF16 ? 16 : 0));
+    if (i % 60 == 59) x->to[i] += (int64_t)1 << 32; /* beyond what 32 bits hold */
     if (i && below(4) == 0) x->upd[i] = -x->upd[i - 1];
     if (!finite && below(40) == 0) x->upd[i] = (float[]){INFINITY, -INFINITY, NAN, -0.0f}[below(4)];
   }
@@ -289,8 +297,28 @@ static void test_choice(void **s) {
   }
 }
 
+/* Places that are worked out for several passes over the updates are stored in four bytes each. */
+static void test_narrow_places(void **s) {
+  const tn_dim places = 12754138, n = 5091200;
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *base = tn_program_input(p, "base", TN_F16, &places, 1), *to = tn_program_input(p, "to", TN_I64, &n, 1),
+              *upd = tn_program_input(p, "upd", TN_F16, &n, 1);
+    assert_int_equal(tn_program_output(p, "sum", tn_scatter_add(base, 0, to, upd)), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    if (!strstr(text, "range index 4 ") || !strstr(text, "buffer i32 5091200 ")) fail_msg("places are wide:\n%s", text);
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_rows),
-                                     cmocka_unit_test(test_borders), cmocka_unit_test(test_choice)};
+                                     cmocka_unit_test(test_borders), cmocka_unit_test(test_choice),
+                                     cmocka_unit_test(test_narrow_places)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
