@@ -51,6 +51,7 @@ enum {
   MOST_ASKED = 4096,    /* all of a group's no more than so many, */
   MEETINGS_ASKED = 3,   /* barriers of that, */
   MEETINGS_SORTED = 5,  /* and until those that are wanted are in order; */
+  FEW_SORTED = 128,     /* of no more than so many (turns_cuda.inc), */
   COMPARED = 6,         /* cycles in which each thread compares one of few with its own, */
   ADDED_STEPS = 14,     /* instructions that say where a row is, and whose sum it goes to (read in SASS) */
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
@@ -570,7 +571,8 @@ static double turns_gone_through(const look *l, const tn__turns *of) {
 static double time_of_asking(const look *l, const tn__turns *of) {
   double asked = fmin((double)l->p->group * TURNS_ASKED, MOST_ASKED);
   double rounds = ceil((double)of->count / asked), own = turns_owned(of);
-  double bits = ceil(log2(fmax(2, own))), sorted = own <= l->p->group ? own * COMPARED : bits * bits / 2 * MEETING;
+  double bits = ceil(log2(fmax(2, own))), few = fmin((double)l->p->group, FEW_SORTED);
+  double sorted = own <= few ? own * COMPARED : bits * bits / 2 * MEETING;
   double told = fmax((double)l->t->latency * l->clock, fmin((double)of->count, asked));
   return rounds * (told + MEETINGS_ASKED * MEETING) + MEETINGS_SORTED * MEETING + sorted;
 }
@@ -594,7 +596,8 @@ static void open_loop(look *l, uint32_t at) {
   } else if (l->owned.store && at == l->owned.start) {
     o.turns = turns_gone_through(l, &l->owned);
     o.together = rows_loaded(l, &l->owned) * rows_abreast(l, &l->owned);
-    l->work += serial_turns(l) * o.turns * l->warps / rows_abreast(l, &l->owned) * TN__LANES * ADDED_STEPS;
+    double asked = o.turns - turns_owned(&l->owned), added = turns_owned(&l->owned) / rows_abreast(l, &l->owned);
+    l->work += serial_turns(l) * (asked + added) * l->warps * TN__LANES * ADDED_STEPS;
   }
   tn__vec_push(l->a, &l->open, o);
 }

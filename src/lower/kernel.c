@@ -169,7 +169,8 @@ static bool take_turns(tn__arena *a, const tn__part *p, uint32_t start, int axis
   }
   out->end = i;
   tn_node *store = out->store, *gate = store ? tn__gate_of(store) : NULL;
-  if (!store || !out->lanes || !tn__const_int(out->lanes->src[0], &columns) || p->group % columns) return false;
+  if (!store || !out->lanes || !tn__const_int(out->lanes->src[0], &columns)) return false;
+  if (columns < 1 || p->group % columns || columns % p->subgroup) return false;
   int dtype = store->src[0]->dtype;
   if (store->src[0]->op != OP_PARAM || (dtype != TN_F32 && dtype != TN_F64)) return false;
   if (store->src[2]->dtype != dtype) return false;

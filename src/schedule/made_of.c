@@ -40,7 +40,8 @@ static bool is_small(tn__fuse *f, const tn_node *n, double elements) {
   return !in || !in->data || tn__numel_guess(n) * SMALL <= elements;
 }
 
-/* Is x made of y alone, rounded to a smaller type?  Then it takes less memory, and nothing more to make. */
+/* Is x made of y alone, rounded to a smaller type?  Then it takes less memory, if neither stands there, and nothing
+ * more to make. */
 /* a choice: either is right */
 static bool is_rounded(const tn_node *x, const tn_node *y) {
   return x && x->op == OP_CAST && x->src[0] == y && tn__size_of(x->dtype) < tn__size_of(y->dtype);
@@ -60,7 +61,8 @@ tn_node *tn__fuse_made_of(tn__fuse *f, tn_node *n, double most) {
     tn_node *x = f->order.v[tn__heap_pop(&todo)];
     bool memory = tn__info_of(f, x)->buf >= 0 || !is_by_place(x);
     tn_node *value = memory ? behind(f, x) : tn__is_elementwise(x) ? x : NULL;
-    if (!todo.n && x != n && value && !is_rounded(found, value)) found = value; /* all goes through it */
+    bool taken = value && (tn__info_of(f, value)->buf >= 0 || !is_rounded(found, value));
+    if (!todo.n && x != n && taken) found = value; /* all goes through it */
     if (memory) break;
     if (tn__is_elementwise(x)) work += tn__ops[x->op].cost;
     if (work > most) break;

@@ -41,7 +41,7 @@ enum {
   OWN_STEPS = 16,  /* multiply-adds in the time that an owner of places asks whether an update is his; */
   OWN_ASKED = 8,   /* so many each of its threads asks before anybody waits, */
   OWN_LOADED = 16, /* rows that are on their way together; */
-  OWN_MOST = 1 << 15 /* updates: if all go to one place, a group adds them alone, 24 in the time that memory takes */
+  OWN_MOST = 1 << 15 /* updates: if all go to one place, a group adds them alone, OWN_LOADED in the time of one load */
 };
 
 static double most(const tn_node *size) { return (double)size->hi; }

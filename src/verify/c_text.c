@@ -411,7 +411,9 @@ static lambda take_lambda(reader *r) {
 /* Which column the thread has, and whether it is one of the first who has that one: of rows that go abreast, each with
  * places of its own, these stand for all. */
 static void take_columns(reader *r, owned_read *o) {
-  ex columns = number_here(r, (uint64_t)number_in(r));
+  int64_t n = number_in(r);
+  if (n < 1 || o->threads % n) tn__c_refuse(r, "an odd number of columns");
+  ex columns = number_here(r, (uint64_t)n);
   if (r->f->thread == TN__C_NOTHING) r->f->thread = new_reg(r);
   ex thread = in_reg(plain(TN_I32), r->f->thread);
   o->column = tn__c_arithmetic(r, TN__C_REM, thread, columns);

@@ -115,10 +115,29 @@ static void test_libraries(void **state) {
   }
 }
 
+/* Blocks of whole warps cover the row and none is empty; no unit gets a second group where one would do; a group's
+ * threads are no more than it may have; and where there is enough to do, most of the threads that fit do something. */
+static void test_owners(void **state) {
+  static const int units[] = {84, 108, 128, 132};
+  (void)state;
+  for (int u = 0; u < 4; u++)
+    for (int64_t width = 1; width < 1 << 22; width += width / 7 + 1)
+      for (int64_t places = 2; places * width <= INT32_MAX; places += places * 3) {
+        tn__target t = tn__cuda_target(9, units[u], 227 << 10);
+        tn__owners o = tn__owners_of(&t, places, width);
+        int64_t least = (width + 511) / 512, threads = o.columns * o.abreast;
+        assert_true(o.columns % t.subgroup == 0 && o.blocks * o.columns >= width);
+        assert_true((o.blocks - 1) * o.columns < width && o.classes >= 1 && o.classes <= (places + 1) / 2);
+        assert_true(threads > 0 && threads <= 512 && (o.classes <= 2 || o.classes % 2));
+        assert_true(o.classes * o.blocks <= (least > t.units ? least : t.units));
+        if (places > 10000 && width <= 16 * 512) assert_true(o.classes * threads * o.blocks * 5 >= 512 * t.units * 3);
+      }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges), cmocka_unit_test(test_fits),
-                                     cmocka_unit_test(test_times), cmocka_unit_test(test_widening),
-                                     cmocka_unit_test(test_plain_device), cmocka_unit_test(test_silent_device),
-                                     cmocka_unit_test(test_libraries)};
+                                     cmocka_unit_test(test_times), cmocka_unit_test(test_owners),
+                                     cmocka_unit_test(test_widening), cmocka_unit_test(test_plain_device),
+                                     cmocka_unit_test(test_silent_device), cmocka_unit_test(test_libraries)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,15 +111,15 @@ static void compare(const program *p, tn_options opt) {
 }
 
 static const program programs[] = {
-    {"rows of whole warps", 100, 64, 300, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(49x2)"},
+    {"rows of whole warps", 100, 64, 300, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(49x1)"},
     {"added to zeros", 70, 32, 90, DRAWN, TN_F32, TN_I64, true, false, ROWS, " owns(35x1)"},
-    {"rows of odd lengths", 37, 45, 200, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(17x2)"},
+    {"rows of odd lengths", 37, 45, 200, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(17x1)"},
     {"short rows", 300, 5, 33, DRAWN, TN_F32, TN_I32, true, false, ROWS, " owns("},
     {"all to one place", 64, 33, 150, ONE_PLACE, TN_F32, TN_I64, false, false, ROWS, " owns("},
     {"some to no place", 50, 40, 170, SOME_OUTSIDE, TN_F32, TN_I64, false, false, ROWS, " owns("},
     {"some to no place, numbers of 32 bits", 50, 32, 100, SOME_OUTSIDE, TN_F32, TN_I32, true, false, ROWS, " owns("},
     {"few places of many", 999, 33, 120, FEW, TN_F32, TN_I64, false, false, ROWS, " owns("},
-    {"one after the other", 16, 96, 70, TURNS, TN_F32, TN_I64, true, false, ROWS, " owns(7x3)"},
+    {"one after the other", 16, 96, 70, TURNS, TN_F32, TN_I64, true, false, ROWS, " owns(7x1)"},
     {"one update", 40, 64, 1, DRAWN, TN_F32, TN_I64, false, false, ROWS, NULL},
     {"wide numbers", 60, 40, 100, DRAWN, TN_F64, TN_I64, false, false, ROWS, " owns("},
     {"rows of two axes", 60, 40, 100, DRAWN, TN_F32, TN_I64, false, true, ROWS, " owns("},
