@@ -275,7 +275,8 @@ double tn__target_line_sums(const tn__target *t, const tn__line_size *s, const t
 }
 
 bool tn__target_sums_lines(const tn__target *t, const tn__line_size *s, tn__line_share *out) {
-  /* PoCL leaves out what threads add behind the last whole eight of a line (300 terms: the last four; ref is right) */
+  /* Not on OpenCL: PoCL 3.1 leaves out what threads add behind the last whole eight of a line (300 terms: the last
+   * four), but for -cl-opt-disable, or keys that are loaded one by one. */
   if (t->group < 2 || !t->exchanges || !share_lines(t, s, out)) return false;
   return tn__target_line_sums(t, s, out) < tn__target_line_asks(t, s, s->places);
 }

@@ -128,7 +128,8 @@ typedef struct tn__line_share {
   int64_t outer, inner, beside; /* groups in a unit */
   int threads;
 } tn__line_share;
-/* Is there room for such, and does it take less than if each place asked all terms of its line? */
+/* Is there room for such, on devices that are trusted with it, and does it take less than if each place asked all terms
+ * of its line? */
 bool tn__target_sums_lines(const tn__target *t, const tn__line_size *s, tn__line_share *out);
 /* In multiply-adds of the whole device: so; and if so many ask each term of their line */
 double tn__target_line_sums(const tn__target *t, const tn__line_size *s, const tn__line_share *by);
