@@ -10,10 +10,7 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-enum {
-  SLICE_WORK = 20000, /* instructions that are worth waking a thread for */
-  ENOUGH_TURNS = 64   /* of a loop, for threads to share out */
-};
+enum { ENOUGH_TURNS = 64 /* of a loop, for threads to share out */ };
 
 typedef struct unit {
   enum { U_INSTR, U_LOOP, U_LANES } kind;
@@ -649,7 +646,7 @@ static double work_of(const lin *l, const tn_node *global, double *again) {
 /* Iterations that a slice has at least: worth waking a thread for, and no less than what each slice does besides */
 /* a choice: any is right */
 static int64_t grain_of(const lin *l, const tn_node *global) {
-  double again, work = work_of(l, global, &again), least = again > SLICE_WORK ? again : SLICE_WORK;
+  double again, work = work_of(l, global, &again), least = again > TN__SLICE_WORK ? again : TN__SLICE_WORK;
   return work > least ? 1 : (int64_t)(least / (work + 1)) + 1;
 }
 

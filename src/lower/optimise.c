@@ -29,7 +29,8 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  CHUNK = 2048,           /* elements of a flat loop per slice */
+  CHUNK = 2048,           /* elements of a flat loop per slice, */
+  LEAST_CHUNK = 64,       /* or so few, if that is worth waking a thread for */
   COMPARED = 2,           /* times as many columns where what each has found is compared, which takes longer than
                            * adding, and columns do not wait for each other */
   MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
@@ -224,6 +225,16 @@ static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   return tn__retype(l->c, body, x, AX_UPCAST);
 }
 
+/* Elements of a flat loop that a thread does before another may: fewer, where each takes long */
+/* a choice: any is right */
+static int64_t chunk_of(const tn__lowering *l, const tn__survey *p) {
+  int64_t chunk = CHUNK;
+  double work = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) work += tn__ops[p->r.order.v[i]->op].cost;
+  while (chunk > LEAST_CHUNK && (double)(chunk / 2) * work >= TN__SLICE_WORK) chunk /= 2;
+  return tn__variant_by(chunk, l->variant->group);
+}
+
 /* lane: the loop that is known to have the lanes; NULL: to be found */
 static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   tn_ctx *c = l->c;
@@ -236,7 +247,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
     tn_node *whole = body;
     if (!lane) x = elements_of_lines(l, &body, x, l->target->lane_bytes / (int64_t)sizeof(float));
     if (body != whole) tn__survey_loops(c, l->a, body, &p);
-    int64_t chunk = tn__variant_by(CHUNK, l->variant->group); /* a choice: either is right */
+    int64_t chunk = chunk_of(l, &p);
     double all = tn__volume(&p, p.outputs), turns = all / tn__extent(x);
     bool lines = turns < TN__PARTIALS && tn__extent(x) > (double)chunk; /* a choice: either is right */
     /* a flat loop, or few long ones: chunks for the threads */

@@ -208,6 +208,13 @@ static int long_parts(tn_tensor *x, tn_tensor **out) {
   tn_tensor *part[] = {tn_add_scalar(x, 1), across, tn_contiguous(tn_flip(x, (int[]){0}, 1))};
   return out[0] = tn_neg(tn_concatenate(part, 3, 0)), 1;
 }
+/* Elements each of which takes long: few of them are enough for several threads */
+static int dear_elements(tn_tensor *x, tn_tensor **out) {
+  for (int i = 0; i < 30; i++) x = tn_sin(tn_add_scalar(x, i));
+  return out[0] = x, 1;
+}
+static int cheap_elements(tn_tensor *x, tn_tensor **out) { return out[0] = tn_add_scalar(x, 3), 1; }
+
 /* Lines of what has longer ones, as one loop: lanes go along each line */
 static int lines(tn_tensor *x, tn_tensor **out) {
   tn_tensor *part = tn_slice(x, 1, 1, tn_size(x, 1) - 2, 1);
@@ -280,6 +287,9 @@ static const program programs[] = {
     {"few long lines", lines, TN_F16, 2, {3, 5003}, {"cut(", "chunk("}, NULL},
     {"lines of whole vectors", lines, TN_F32, 2, {211, 67}, {NULL, NULL}, "cut("},
     {"lines of less than a vector", lines, TN_F32, 2, {211, 23}, {NULL, NULL}, "cut("},
+    {"few dear elements", dear_elements, TN_F32, 1, {1501}, {"chunk(", NULL}, NULL},
+    {"few dear elements of f64", dear_elements, TN_F64, 1, {1501}, {"chunk(", NULL}, NULL},
+    {"few cheap elements", cheap_elements, TN_F32, 1, {1501}, {NULL, NULL}, "chunk("},
     {"bytes", largest, TN_U8, 2, {77, 3001}, {",128)", NULL}, NULL},
     {"bytes of less than a vector", largest, TN_I8, 2, {3, 61}, {NULL, NULL}, NULL},
     {"words of two bytes", largest, TN_I16, 2, {77, 3001}, {",64)", NULL}, NULL},
