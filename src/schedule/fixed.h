@@ -23,11 +23,12 @@ typedef struct tn__scaled {
   int bits;      /* of the number of an update, where words are updates' own; 0: words are places' */
   int digits;    /* bits of an update: one unit is taken for all places if that loses none of them; 0: never */
   int spans;     /* of places: words of one after the other are added to; at most 1: of all at once */
-  int group;     /* places side by side that share an entry, if words are updates' own; at most 1: none do */
+  int group;     /* places side by side that share an entry, and words, unless updates have these; at most 1: none do */
   bool is_added; /* sums are added to the base where those are whose words they are in, else places look for them */
 } tn__scaled;
-/* The form that takes least; base: what it takes to copy the base, so that something may be added to it */
-bool tn__scaled_form(const tn__target *t, const tn_node *scatter, double base, tn__scaled *s);
+/* The form that takes least; base: what it takes to copy the base, so that something may be added to it; in_order:
+ * neighbours in memory are places side by side */
+bool tn__scaled_form(const tn__target *t, const tn_node *scatter, double base, bool in_order, tn__scaled *s);
 double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates);
 /* idx[n] of i64, upd[n] of f32 -> [places] of f32 */
 tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd);

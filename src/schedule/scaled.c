@@ -23,7 +23,8 @@
  * Words of many places are in no cache, where each addition takes several times as long.  Then places are gone through
  * in spans: updates are read once for each span, and those of its places are added, whose words stay in the cache
  * meanwhile.  Nothing has to wait for that, since whole numbers may be added in any order, but blocks have to begin one
- * after the other (lower/cost.c).
+ * after the other (lower/cost.c).  The last span comes first: its words were cleared last, so that they may still be in
+ * the cache, and those of the first one are in it when places, from the first on, take their sums.
  *
  * A word is 8 bytes, and where updates are few by far beside places most of these would be cleared and read for
  * nothing. There the number of an update stands below the exponent, so that what is greatest also says whose it is,
@@ -33,7 +34,11 @@
  * Where they are fewer yet, some places side by side are a group, whose entry says which update comes there, the last
  * one of those that do: that update has room for as many exponents as a group has places.  So 4 bytes are cleared for
  * each group, and for each place that updates have room for: of p places and n updates, with groups of g, p / g + g n,
- * which is least where g is the root of p / n. */
+ * which is least where g is the root of p / n.
+ *
+ * Short floats of few updates have both: entries of groups, and one exponent for all.  What is greatest says of no
+ * update then that a word is its own: each update has words for as many places as a group has, and places of a group
+ * look for theirs side by side. */
 #include "rewrite/rewrite.h"
 #include "schedule/fixed.h"
 #include "schedule/ordered.h"
@@ -70,15 +75,16 @@ static double somewhere(const tn__target *t, double size, double near, double fa
 /* a choice: any is right */
 double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates) {
   const double add[2] = {1.5, 15}, load[2] = {0.75, 8};
-  double move = t->balance > 0 ? (double)t->balance : 1, read = 3, of_word = WORD * (s->bits ? updates : places);
+  double move = t->balance > 0 ? (double)t->balance : 1, read = 3;
   double spans = s->spans > 1 ? s->spans : 1;
   bool grouped = s->group > 1;
   double entries = grouped ? places / s->group : 0, all = places;
   if (grouped) places = s->group * updates; /* that have exponents */
+  double of_word = WORD * (s->bits ? updates : places);
   double own = read + somewhere(t, places, add[0], add[1]) + somewhere(t, places / spans, load[0], load[1]);
   double pass = (s->digits ? 1 : own) + spans * read + somewhere(t, of_word / spans, add[0], add[1]);
   double words = 2 * (of_word + places + entries); /* cleared, and read */
-  if (s->bits) pass += somewhere(t, of_word, load[0], load[1]);
+  if (s->bits || grouped) pass += somewhere(t, of_word, load[0], load[1]);
   if (grouped) pass += read + somewhere(t, entries, add[0], add[1]) + 2 * somewhere(t, entries, load[0], load[1]);
   if (s->is_added) words -= places + entries, pass += somewhere(t, all, add[0], add[1]);
   int launches = LAUNCHES + (s->digits ? ONE_LAUNCHES : 0) + (grouped ? GROUP_LAUNCHES : 0);
@@ -112,7 +118,7 @@ static int digits_of(const tn_node *upd) {
 }
 
 /* a choice: any that is right */
-bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, tn__scaled *s) {
+bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, bool in_order, tn__scaled *s) {
   const size_t words = sizeof(int32_t) | sizeof(int64_t);
   const tn_node *upd = n->src[2];
   int64_t places, updates = 1;
@@ -127,10 +133,12 @@ bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, tn__sca
   const tn__scaled forms[] = {{room, 0, 0, 1, 1, false},      {room, 0, 0, spans, 1, false},
                               {room, 0, digits, 1, 1, false}, {room, 0, digits, spans, 1, false},
                               {room, bits, 0, 1, 1, false},   {room, bits, 0, 1, 1, true},
-                              {room, bits, 0, 1, group, true}};
+                              {room, bits, 0, 1, group, true}, {room, 0, digits, 1, group, false}};
   double least = INFINITY;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     double work = tn__scaled_work(t, &forms[i], (double)places, (double)updates) + (forms[i].is_added ? base : 0);
+    /* places look group by group, which if they lie otherwise is a sector for each; not weighed for longer floats */
+    if (forms[i].group > 1 && !forms[i].bits && (!in_order || !digits)) continue;
     if (work >= least || (forms[i].bits && bits + EXPONENT_BITS > KEY_BITS)) continue;
     *s = forms[i], least = work;
   }
@@ -174,12 +182,13 @@ static tn_node *for_spans(tn_ctx *c, const tn__scaled *s, tn_node *x) {
   return tn__expand(c, tn__add_axis(c, x, 0), dims);
 }
 
-/* Where the updates of each span go, of so many places in all; idx[n]: all of them; those of other spans go nowhere:
- * [spans, n] */
+/* Where the updates of each span go, of so many places in all, from the last span to the first; idx[n]: all of them;
+ * those of other spans go nowhere: [spans, n] */
 static tn_node *within_spans(tn_ctx *c, const tn__scaled *s, tn_node *idx, const tn_node *places) {
   int64_t length = (places->hi + s->spans - 1) / s->spans;
   tn__dims all = {.rank = 2, .d = {tn__int(c, s->spans), idx->dim[0]}};
-  tn_node *at = for_spans(c, s, idx), *begin = tn__op2_num(c, OP_MUL, tn__place(c, &all, 0), (double)length);
+  tn_node *before = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, tn__place(c, &all, 0), -1), s->spans - 1);
+  tn_node *at = for_spans(c, s, idx), *begin = tn__op2_num(c, OP_MUL, before, (double)length);
   tn_node *end = tn__op2_num(c, OP_ADD, begin, (double)length);
   tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, begin, at), tn__op2(c, OP_LT, at, end));
   return tn__where(c, is_own, at, tn__literal_like(c, at, -1));
@@ -246,9 +255,8 @@ typedef struct passes {
   tn_node *owners;               /* of groups; NULL: there are none */
 } passes;
 
-/* What was found to be greatest at these of all places */
-static tn_node *greatest_at(tn_ctx *c, const tn__scaled *s, const passes *p, tn_node *at) {
-  if (p->owners) at = in_groups(c, s, p->owners, at);
+/* What was found to be greatest at these of all places, or of those that updates have room for */
+static tn_node *greatest_at(tn_ctx *c, const passes *p, tn_node *at) {
   if (!p->one) return tn__gather(c, p->greatest, at);
   tn_node *one = for_each(c, p->one, at), *none = tn__literal_like(c, one, 0);
   return tn__where(c, tn__op2(c, OP_LT, none, one), one, of_own(c, p->one, p->greatest, at));
@@ -276,7 +284,6 @@ static tn_node *places_in_memory(tn_ctx *c, const tn_node *places, tn_node *idx)
 
 static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
   passes p = {.one = NULL};
-  tn_node *room_of_updates = tn__mul(c, upd->dim[0], tn__int(c, s->group));
   tn__dims line = {.rank = 1, .d = {upd->dim[0]}};
   if (s->digits || s->spans > 1) idx = places_in_memory(c, places, idx), upd = tn__in_memory(c, upd);
   tn_node *exponent = tn__exponent_of(c, upd);
@@ -286,13 +293,14 @@ static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *i
     p.key = tn__op2(c, OP_SHL, p.key, tn__literal_like(c, p.key, s->bits));
     p.key = tn__op2(c, OP_OR, p.key, tn__cast(c, tn__place(c, &line, 0), TN_I32));
   }
-  if (s->group > 1) p.owners = find_owners(c, s, places, idx);
-  if (p.owners)
-    p.greatest = find_greatest(c, &p, room_of_updates, in_groups(c, s, p.owners, idx));
-  else
-    p.greatest = find_greatest(c, &p, places, idx);
+  if (s->group > 1) {
+    p.owners = find_owners(c, s, places, idx);
+    idx = in_groups(c, s, p.owners, idx), places = tn__mul(c, line.d[0], tn__int(c, s->group));
+    if (!s->bits) idx = places_in_memory(c, places, idx);
+  }
+  p.greatest = find_greatest(c, &p, places, idx);
   if (s->spans > 1) idx = within_spans(c, s, idx, places), upd = for_spans(c, s, upd);
-  p.own = greatest_at(c, s, &p, idx);
+  p.own = greatest_at(c, &p, idx);
   tn_node *at = s->bits ? update_in(c, s, p.own) : idx, *all = s->bits ? line.d[0] : places;
   tn_node *value = parts_of(c, s, upd, exponent_in(c, s, p.own));
   p.words = tn__scatter(c, tn__scalar_to(c, tn__const_bits(c, TN_I64, 0), &all, 1), at, value);
@@ -309,8 +317,11 @@ static tn_node *as_floats(tn_ctx *c, const tn__scaled *s, tn_node *words, tn_nod
 tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
   passes p = add_up(c, s, places, idx, upd);
   tn__dims line = {.rank = 1, .d = {places}};
-  tn_node *keys = p.one || p.owners ? greatest_at(c, s, &p, tn__place(c, &line, 0)) : p.greatest;
-  return as_floats(c, s, s->bits ? tn__gather(c, p.words, update_in(c, s, keys)) : p.words, keys);
+  tn_node *at = tn__place(c, &line, 0), *words = p.words;
+  if (p.owners) at = in_groups(c, s, p.owners, at);
+  tn_node *keys = p.one || p.owners ? greatest_at(c, &p, at) : p.greatest;
+  if (s->bits || p.owners) words = tn__gather(c, words, s->bits ? update_in(c, s, keys) : at);
+  return as_floats(c, s, words, keys);
 }
 
 tn_node *tn__scaled_at_updates(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd,

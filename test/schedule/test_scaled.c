@@ -16,11 +16,12 @@
 #include <string.h>
 
 enum { PLACES = 300, UPDATES = 1200, SUM_BITS = 62 };
-enum { OF_PLACES, OF_UPDATES, ADDED, IN_SPANS, ONE_UNIT, ONE_UNIT_IN_SPANS, GROUPED, GROUPED_ADDED, FORMS };
+enum { OF_PLACES, OF_UPDATES, ADDED, IN_SPANS, ONE_UNIT, ONE_UNIT_IN_SPANS };
+enum { GROUPED = ONE_UNIT_IN_SPANS + 1, GROUPED_ADDED, GROUPED_ONE_UNIT, FORMS };
 enum { SPANS = 3, GROUP = 8 };
 static const bool of_updates[FORMS] = {[OF_UPDATES] = true, [ADDED] = true, [GROUPED] = true, [GROUPED_ADDED] = true};
-static const bool grouped[FORMS] = {[GROUPED] = true, [GROUPED_ADDED] = true};
-static const bool one_unit[FORMS] = {[ONE_UNIT] = true, [ONE_UNIT_IN_SPANS] = true};
+static const bool grouped[FORMS] = {[GROUPED] = true, [GROUPED_ADDED] = true, [GROUPED_ONE_UNIT] = true};
+static const bool one_unit[FORMS] = {[ONE_UNIT] = true, [ONE_UNIT_IN_SPANS] = true, [GROUPED_ONE_UNIT] = true};
 static const bool in_spans[FORMS] = {[IN_SPANS] = true, [ONE_UNIT_IN_SPANS] = true};
 
 typedef struct sums {
@@ -248,8 +249,8 @@ static bool begin_in_order(const char *text, const char *spans) {
 
 /* Which form is taken of how many to how many, said by the steps of what front ends ask for: exponents for each place
  * and words beside them, which are added to in spans where they are many, one exponent for all where numbers are short;
- * words of updates; exponents of groups of places; sums added to a base in memory.  f16 that fit one digit, f64, and
- * what is added on devices without words of 64 bits go other ways. */
+ * words of updates; exponents of groups of places, words of them where numbers are short; sums added to a base in
+ * memory.  f16 that fit one digit, f64, and what is added on devices without words of 64 bits go other ways. */
 static void test_choice(void **s) {
   static const struct {
     const char *device;
@@ -265,6 +266,8 @@ static void test_choice(void **s) {
       {"ref:sm_90", TN_F32, 8286204, 12590500, false, "buffer i32 8286204 ", "buffer i64 8286204 ", false, NULL,
        "range index 3 "},
       {"ref:sm_90", TN_BF16, 2286204, 12590500, false, "buffer i32 2286204 ", "buffer i64 2286204 ", false,
+       "buffer i32 1 ", NULL},
+      {"ref:sm_90", TN_BF16, 15466496, 966656, false, "buffer i32 3866624 ", "buffer i64 3866624 ", false,
        "buffer i32 1 ", NULL},
       {"ref:sm_90", TN_F32, 4194304, 127913, true, "buffer i32 4194304 ", "buffer i64 127913 ", false, NULL, NULL},
       {"ref:sm_90", TN_F32, 4194304, 300000, false, "buffer i32 4194304 ", "buffer i64 300000 ", true, NULL, NULL},
@@ -297,7 +300,8 @@ static void test_choice(void **s) {
   }
 }
 
-/* Places that are worked out for several passes over the updates are stored in four bytes each. */
+/* Places that are worked out for several passes over the updates are stored in four bytes each, and the passes begin
+ * with the last span. */
 static void test_narrow_places(void **s) {
   const tn_dim places = 12754138, n = 5091200;
   (void)s;
@@ -311,6 +315,9 @@ static void test_narrow_places(void **s) {
     assert_int_equal(tn_program_end(p), TN_OK);
     char *text = tn_program_explain_string(p);
     if (!strstr(text, "range index 4 ") || !strstr(text, "buffer i32 5091200 ")) fail_msg("places are wide:\n%s", text);
+    const char *turn = strstr(text, "range index 4 "), *end = turn ? strstr(turn, "storeadd") : NULL,
+               *from_last = turn ? strstr(turn, "const i64 {3}\n") : NULL;
+    if (!end || !from_last || from_last > end) fail_msg("spans are gone through from the first to the last:\n%s", text);
     tn_string_free(text);
   }
   tn_ctx_close(c);
