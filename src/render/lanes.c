@@ -466,22 +466,55 @@ void tn__lanes_forms(tn__printer *p, uint32_t start, uint32_t end) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Bytes of the widest element of a vector that n needs */
-static size_t width_of(const tn__printer *p, const tn_node *n) {
+/* Are lanes so many cells apart loaded as vectors of neighbours, of which most is left?  Backwards always; else where
+ * that was measured to take less than a gather, by bytes of vectors and of cells: all lanes, or the first so many, and
+ * those that a mask wants, for which few levels have loads of small cells.  (64 bytes by their instructions alone.) */
+static bool is_spaced(const tn__printer *p, int64_t step, int dtype, bool masked) {
+  static const struct {
+    int vector, most[2][9];
+  } apart[] = {{64, {{[1] = 4, [2] = 4, [4] = 4}, {[2] = 4, [4] = 2}}},
+               {32, {{[1] = 4, [2] = 4, [4] = 2}, {[4] = 2}}}};
+  for (size_t i = 0; i < sizeof apart / sizeof *apart && step > 1; i++)
+    if (p->c->vector_bytes == apart[i].vector) return step <= apart[i].most[masked][tn__size_of(dtype)];
+  return step == -1;
+}
+
+/* Bytes of an index that says where each lane of n is; none where all lanes, or a constant number of them, are loaded
+ * as vectors of neighbours. */
+static size_t index_width(const tn__printer *p, const tn_node *n, bool constant) {
+  const lane_value *at = value_of(p, n->src[1]);
+  const tn_node *gate = tn__gate_of(n);
+  if (at->form == VECTOR) return tn__size_of(held(kind_of(n->src[1])));
+  if (at->step == 1) return 1;
+  if (constant && n->op == OP_LOAD && at->step > 1 && (!gate || value_of(p, gate)->form == SAME) &&
+      is_spaced(p, at->step, n->src[0]->dtype, false))
+    return 1;
+  return at->step > INT32_MAX / 64 || at->step < INT32_MIN / 64 ? 8 : 4;
+}
+
+/* Does n store narrow values as i64, side by side?  Vectors of these are stored by halves. */
+static bool stores_wide(const tn__printer *p, const tn_node *n) {
+  return n->op == OP_STORE && n->src[0]->dtype == TN_I64 && kind_of(n->src[2]) == TN_I32 &&
+         value_of(p, n->src[2])->form == VECTOR && value_of(p, n->src[1])->form == MOVES &&
+         value_of(p, n->src[1])->step == 1;
+}
+
+/* Bytes of the widest element of a vector that n needs, in a loop of a constant number of turns or another one */
+static size_t width_of(const tn__printer *p, const tn_node *n, bool constant) {
   size_t width = 1;
   const lane_value *v = value_of(p, n);
   bool memory = is_access(n), set = n->op == OP_SETACC;
   bool copied = v->copied || (n->op == OP_STORE && value_of(p, n->src[2])->copied);
   if (v->form == VECTOR) width = tn__size_of(copied ? cell_of(n->dtype) : held(kind_of(n)));
   if (memory) {
-    width = larger(width, tn__size_of(copied ? cell_of(n->src[0]->dtype) : held(n->src[0]->dtype)));
-    const lane_value *at = value_of(p, n->src[1]);
-    if (at->form == VECTOR) width = larger(width, tn__size_of(held(kind_of(n->src[1]))));
-    else if (at->step != 1) width = larger(width, at->step > INT32_MAX / 64 || at->step < INT32_MIN / 64 ? 8 : 4);
+    int cell = stores_wide(p, n) ? kind_of(n->src[2]) : n->src[0]->dtype;
+    width = larger(width, tn__size_of(copied ? cell_of(cell) : held(cell)));
+    width = larger(width, index_width(p, n, constant));
   }
   if (set) width = larger(width, tn__size_of(held(n->src[0]->dtype)));
   for (uint32_t i = set || memory; i < n->nsrc; i++) {
-    if ((memory && i == 1) || v->form != VECTOR || value_of(p, n->src[i])->copied) continue;
+    bool number = (memory && i == 1) || ((set || n->op == OP_GETACC) && n->src[i]->op == OP_RANGE);
+    if (number || v->form != VECTOR || value_of(p, n->src[i])->copied) continue; /* a number is no vector */
     width = larger(width, tn__size_of(held(kind_of(n->src[i]))));
   }
   bool wide = n->op == OP_PHILOX || ((native[n->op] & WIDE) && tn__is_float(n->dtype));
@@ -490,7 +523,8 @@ static size_t width_of(const tn__printer *p, const tn_node *n) {
 
 static int lanes_of(const tn__printer *p, const vector_loop *l) {
   size_t width = 1;
-  for (uint32_t i = l->start + 1; i < l->end; i++) width = larger(width, width_of(p, p->part->ins[i]));
+  bool constant = tn__is_const(p->part->ins[l->start]->src[0]);
+  for (uint32_t i = l->start + 1; i < l->end; i++) width = larger(width, width_of(p, p->part->ins[i], constant));
   return (int)((size_t)p->c->vector_bytes / width);
 }
 
@@ -565,15 +599,9 @@ static const char *common_test(tn__printer *p, tn_node *gate) {
   return x && y ? tn__print_format(p, "(%s & %s)", x, y) : x ? x : y;
 }
 
-/* Are lanes so many cells apart loaded as vectors of neighbours, of which most is left?  Backwards always; else where
- * that was measured to take less than a gather, by bytes of vectors and of cells. */
-static bool is_spaced(const tn__printer *p, int64_t step, int dtype) {
-  static const struct {
-    int vector, most[9];
-  } apart[] = {{64, {[2] = 4, [4] = 2}}, {32, {[4] = 2}}};
-  for (size_t i = 0; i < sizeof apart / sizeof *apart && step > 1; i++)
-    if (p->c->vector_bytes == apart[i].vector) return step <= apart[i].most[tn__size_of(dtype)];
-  return step == -1;
+/* The first lanes that are wanted, where that is a constant and no other lane is; 0: a mask says */
+static int64_t first_lanes(const tn__printer *p, const access *a) {
+  return !a->mask ? p->count : a->mask == p->rest ? p->first : 0;
 }
 
 static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
@@ -591,21 +619,18 @@ static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
     if (at->step != 1)
       a.index = tn__print_format(p, "tn_step_%s(0, %" PRId64 ")", type_of(p, wide ? TN_I64 : TN_I32), at->step);
     if (wide) a.far = "far_";
-    a.spaced = is_spaced(p, at->step, buf->dtype) ? at->step : 0;
   }
   const char *open = gate ? tn__print_name(p, gate) : NULL;
   if (gate) a.test = common_test(p, gate);
   if (gate && value_of(p, gate)->form != SAME) a.mask = p->rest ? tn__print_format(p, "%s & %s", open, p->rest) : open;
+  bool masked = !first_lanes(p, &a), no_index = (int)sizeof(int32_t) * p->count > p->c->vector_bytes;
+  if (at->form != VECTOR && (is_spaced(p, at->step, buf->dtype, masked) || (no_index && at->step > 1)))
+    a.spaced = at->step;
   return a;
 }
 
 static const char *mask_of(tn__printer *p, const access *a) {
   return a->mask ? a->mask : tn__print_format(p, "tn_all_boolx%d(1)", p->count);
-}
-
-/* The first lanes that are wanted, where that is a constant and no other lane is; 0: a mask says */
-static int64_t first_lanes(const tn__printer *p, const access *a) {
-  return !a->mask ? p->count : a->mask == p->rest ? p->first : 0;
 }
 
 /* Cells that are so far apart, of the first n lanes */
@@ -646,6 +671,19 @@ static void put_cells(tn__printer *p, const access *a, const char *x) {
     tn__print_line(p, "%stn_scatter_%s%s(%s, %s, %s, %s);", test, a->far, type, a->place, a->index, x, mask_of(p, a));
   else if (a->mask) tn__print_line(p, "%stn_store_if_%s(%s, %s, %s);", test, type, a->place, x, a->mask);
   else tn__print_line(p, "%stn_store_%s(%s, %s);", test, type, a->place, x);
+}
+
+/* Narrow values as i64, vectors of which are twice as wide as there are any */
+static void put_wide(tn__printer *p, tn_node *n, const access *a) {
+  const char *type = type_of(p, TN_I32), *test = a->test ? tn__print_format(p, "if (%s) ", a->test) : "";
+  const char *x = spread(p, n->src[2]);
+  int half = p->count / 2;
+  p->counts |= (uint32_t)half;
+  tn__lanes_need(p, tn__print_format(p, "#ifndef tn_cast_i32x%d_i64x%d\nTN_CAST(i32x%d, i64x%d)\n#endif", half, half,
+                                     half, half));
+  tn__lanes_need(p, tn__print_format(p, "TN_STORE_WIDE(%d, %d)", p->count, half));
+  if (a->mask) tn__print_line(p, "%stn_store_wide_if_%s(%s, %s, %s);", test, type, a->place, x, a->mask);
+  else tn__print_line(p, "%stn_store_wide_%s(%s, %s);", test, type, a->place, x);
 }
 
 /* The gate, NULL: open; false: closed, as is known */
@@ -692,6 +730,10 @@ static void put_store(tn__printer *p, tn_node *n) {
   tn_node *gate = tn__gate_of(n);
   if (!opens(p, &gate)) return;
   access a = access_of(p, n, gate);
+  if (stores_wide(p, n) && 8 * p->count > p->c->vector_bytes) {
+    put_wide(p, n, &a);
+    return;
+  }
   const lane_value *at = value_of(p, n->src[1]);
   if (n->op == OP_STOREADD && (at->form == VECTOR || at->step == 0)) {
     put_adds(p, n, &a);

@@ -4,7 +4,8 @@
  *   const TYPE v<N> = EXPRESSION;              a value, used from there on in the block
  *   TYPE a<N> = EXPRESSION;  a<N> = EXPRESSION;   an accumulator
  *   b<N>[v<N>] = EXPRESSION;  if (v<N>) ...;   a store, and one with a gate
- *   for (i64 i<N> = FROM; i<N> < TO; i<N>++) { ... }   from lo to hi the global range
+ *   for (i64 i<N> = FROM; i<N> < TO; i<N>++) { ... }   from lo to hi the global range; #pragma GCC unroll TURNS before
+ *                                                      those of few turns
  * and vector loops (lanes.c), whose extent n is the sum of what follows.  Without accumulators
  *   for (i64 i = 0; i < WHOLE; i += V) { ... }      constant n; one vector alone: { const i64 i = 0; ... }
  *   { const i64 i = WHOLE; const boolxV t<N> = tn_first_boolxV(REST); ... }
@@ -25,6 +26,7 @@
  *   tn_all_T(x)             x in each lane             tn_step_T(x, s)           x + l s in lane l
  *   tn_load_T(p)            p[l] in lane l             tn_load_if_T(p, m)        so where m, else 0 and not read
  *   tn_store_T(p, v)        p[l] = v[l]                tn_store_if_T(p, v, m)    so where m
+ *   tn_store_wide_i32xV(p, v)   so, p being of i64     tn_store_wide_if_i32xV(p, v, m)
  *   tn_gather_T(p, i, m)    p[i[l]] where m, else 0 and not read; i of i32; tn_gather_far_T: of i64
  *   tn_spaced_T(p, s, m)    p[s l] where m, else 0 and not read; s is -1, 2, 3 or 4
  *   tn_apart_T(p, s, n)     p[s l] in the first n lanes, else p[0]; s, 2 to 4, and n are constants
@@ -45,10 +47,47 @@
 
 /* ---- loops ---- */
 
+enum {
+  FEW_TURNS = 4,   /* of a loop that is written out, */
+  FEW_STEPS = 1024 /* and what these do: instructions, those of vector loops for each vector */
+};
+
+/* What a turn of the loop does, for all vectors, where it is a reduction in a constant number of lanes; else more than
+ * FEW_STEPS: between branches, stores or loops nothing comes of turns that are written out. */
+/* a choice: any is right */
+static int64_t steps_of(const tn__printer *p, uint32_t start) {
+  int64_t steps = 0;
+  bool in_lanes = false;
+  for (uint32_t i = start + 1, end; p->part->ins[i]->op != OP_END; i++) {
+    const tn_node *n = p->part->ins[i];
+    bool lanes = n->op == OP_RANGE && n->ints[0] == AX_UPCAST && tn__is_const(n->src[0]);
+    if (n->op == OP_STORE || n->op == OP_STOREADD || (n->op == OP_RANGE && !lanes)) return FEW_STEPS + 1;
+    steps++;
+    if (!lanes) continue;
+    int count = tn__lanes_count(p, i, &end);
+    for (uint32_t k = i; k < end; k++) in_lanes |= p->part->ins[k]->op == OP_SETACC;
+    steps += (n->hi / count + 1) * (int64_t)(end - i);
+    i = end;
+  }
+  return in_lanes ? steps : FEW_STEPS + 1;
+}
+
+/* Rows of few elements go in lanes across rows, one loop for each thing that is found out of a row.  Turn by turn
+ * written out, such a loop begins with what its first turn finds, numbers of turns are constants, and what several of
+ * them load is loaded once: compilers see that, but at the level that kernels are compiled at they have to be told. */
+/* a choice: either is right */
+static bool has_few_turns(const tn__printer *p, uint32_t start, int64_t *turns) {
+  const tn_node *r = p->part->ins[start];
+  return r->ints[0] != AX_GLOBAL && tn__const_int(r->src[0], turns) && *turns > 1 && *turns <= FEW_TURNS &&
+         *turns * steps_of(p, start) <= FEW_STEPS;
+}
+
 static void open_range(tn__printer *p, uint32_t start) {
   tn_node *r = p->part->ins[start];
   bool global = r->ints[0] == AX_GLOBAL;
+  int64_t turns;
   const char *i = tn__print_give(p, r, 'i', p->nloop++);
+  if (has_few_turns(p, start, &turns)) tn__print_line(p, "#pragma GCC unroll %" PRId64, turns);
   tn__print_line(p, "for (i64 %s = %s; %s < %s; %s++) {", i, global ? "lo" : "0", i,
                  global ? "hi" : tn__print_name(p, r->src[0]), i);
   p->depth++;

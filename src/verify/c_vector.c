@@ -223,6 +223,17 @@ static ex call_spaced(call *k) {
   return access_lanes(k, false, true, true);
 }
 
+/* Integers that are stored as wider ones */
+static ex store_wide(call *k, bool masked) {
+  ex value = argument(k, 1, k->dtype);
+  if (k->dtype != TN_I32) tn__c_refuse(k->r, "a store of other numbers");
+  k->arg[1] = convert_lanes(k->r, value, TN_I64);
+  k->dtype = TN_I64;
+  return access_lanes(k, true, false, masked);
+}
+
+static ex call_store_wide(call *k) { return store_wide(k, false); }
+static ex call_store_wide_if(call *k) { return store_wide(k, true); }
 static ex call_load(call *k) { return access_lanes(k, false, false, false); }
 static ex call_load_if(call *k) { return access_lanes(k, false, false, true); }
 static ex call_store(call *k) { return access_lanes(k, true, false, false); }
@@ -324,6 +335,7 @@ static const struct {
 } helpers[] = {
     {"tn_philox_in_blocks_", call_blocks},
     {"tn_all_", call_all},         {"tn_first_", call_first},     {"tn_step_", call_step},
+    {"tn_store_wide_if_", call_store_wide_if}, {"tn_store_wide_", call_store_wide},
     {"tn_load_if_", call_load_if}, {"tn_load_", call_load},       {"tn_store_if_", call_store_if},
     {"tn_store_", call_store},     {"tn_gather_far_", call_gather}, {"tn_gather_", call_gather},
     {"tn_spaced_", call_spaced},   {"tn_apart_", call_apart},     {"tn_back_", call_back},

@@ -89,9 +89,15 @@ static tn_node *gate_of(tn_ctx *c, access_kernel *k, int gating) {
   }
 }
 
-/* out[next] = x[way], or out[way] = x[next], or += */
-static lin *access(tn_ctx *c, tn__op op, int way, int gating, int dtype, bool constant, int64_t count) {
-  const char *kind = op == OP_LOAD ? "load" : op == OP_STORE ? "store" : "add";
+/* v as a number of 32 bits in all that it is used for */
+static tn_node *narrow(lin *l, tn_node *v) {
+  tn_node *few = lin_add(l, lin_make(l, OP_CAST, TN_I32, &v, 1, NULL, 0));
+  return lin_add(l, lin_make(l, OP_CAST, TN_I64, &few, 1, NULL, 0));
+}
+
+/* out[next] = x[way], or out[way] = x[next], or +=; narrowed: of narrow values */
+static lin *access(tn_ctx *c, tn__op op, int way, int gating, int dtype, bool narrowed, bool constant, int64_t count) {
+  const char *kind = narrowed ? "narrow" : op == OP_LOAD ? "load" : op == OP_STORE ? "store" : "add";
   access_kernel k = start(c, kind, way, gating, dtype, constant, count);
   tn_node *next = place(c, &k, NEXT), *far = place(c, &k, way), *gate = gate_of(c, &k, gating);
   tn_node *v = lin_load(k.l, k.x, op == OP_LOAD ? far : next, op == OP_LOAD ? gate : NULL);
@@ -99,6 +105,7 @@ static lin *access(tn_ctx *c, tn__op op, int way, int gating, int dtype, bool co
     tn_node *other = lin_load(k.l, k.x, next, NULL);
     v = lin_add(k.l, lin_make(k.l, OP_WHERE, dtype, (tn_node *[]){gate, v, other}, 3, NULL, 0));
   }
+  if (narrowed) v = narrow(k.l, v);
   if (op == OP_LOAD) lin_store(k.l, OP_STORE, k.out, next, v, NULL);
   else lin_store(k.l, op, k.out, far, v, gate);
   lin_end(k.l, k.u);
@@ -112,7 +119,7 @@ static void fill(int dtype, char *x, int64_t n, int seed) {
                    tn__eval_cast(TN_I64, dtype, (uint64_t)((i * 37 + seed) % 101 - 50)));
 }
 
-static void run_accesses(fixture *f, tn__op op, int way, int dtype) {
+static void run_accesses(fixture *f, tn__op op, int way, int dtype, bool narrowed) {
   static char out[ROOM * 8], x[ROOM * 8];
   static int32_t table[ROOM];
   static uint8_t open[ROOM];
@@ -123,8 +130,8 @@ static void run_accesses(fixture *f, tn__op op, int way, int dtype) {
   lin *l[GATINGS * (1 + FIXED)];
   uint32_t n = 0;
   for (int gating = 0; gating < GATINGS; gating++) {
-    l[n++] = access(&f->c, op, way, gating, dtype, false, 0);
-    for (int k = 0; k < FIXED; k++) l[n++] = access(&f->c, op, way, gating, dtype, true, fixed[k]);
+    l[n++] = access(&f->c, op, way, gating, dtype, narrowed, false, 0);
+    for (int k = 0; k < FIXED; k++) l[n++] = access(&f->c, op, way, gating, dtype, narrowed, true, fixed[k]);
   }
   fill(dtype, out, ROOM, 3);
   fill(dtype, x, ROOM, 11);
@@ -147,17 +154,23 @@ static void accesses_in_lanes(void **state) {
   fixture *f = *state;
   for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++)
     for (int way = dtype % 2; way < WAYS; way += 2) { /* a compiler works on all of them for minutes */
-      run_accesses(f, OP_LOAD, way, dtype);
-      run_accesses(f, OP_STORE, (way + 1) % WAYS, dtype);
-      if (way == NEXT) run_accesses(f, OP_LOAD, APART, dtype);
+      run_accesses(f, OP_LOAD, way, dtype, false);
+      run_accesses(f, OP_STORE, (way + 1) % WAYS, dtype, false);
+      if (way == NEXT) run_accesses(f, OP_LOAD, APART, dtype, false);
     }
+}
+
+/* Narrow values that are stored as i64, side by side in vectors' halves, and one by one */
+static void narrow_stores(void **state) {
+  run_accesses(*state, OP_STORE, NEXT, TN_I64, true);
+  run_accesses(*state, OP_STORE, WRAPPED, TN_I64, true);
 }
 
 /* Lanes that add to one place do so one after the other. */
 static void additions_meet_in_order(void **state) {
   fixture *f = *state;
   for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++)
-    for (int way = dtype % 2; way < WAYS; way += 2) run_accesses(f, OP_STOREADD, way, dtype);
+    for (int way = dtype % 2; way < WAYS; way += 2) run_accesses(f, OP_STOREADD, way, dtype, false);
 }
 
 /* ---- accumulators ---- */
@@ -189,7 +202,8 @@ static void accumulators_in_lanes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(ops_in_lanes), cmocka_unit_test(casts_in_lanes),
-                                     cmocka_unit_test(accesses_in_lanes), cmocka_unit_test(additions_meet_in_order),
+                                     cmocka_unit_test(accesses_in_lanes), cmocka_unit_test(narrow_stores),
+                                     cmocka_unit_test(additions_meet_in_order),
                                      cmocka_unit_test(accumulators_in_lanes)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -141,6 +141,50 @@ static void test_apart(void **state) {
   assert_null(strstr(text, "tn_spaced_"));
 }
 
+/* The greatest of rows of so many bytes, 64 rows side by side */
+static const char *greatest_of_rows(tn_ctx *c, int64_t terms) {
+  lin *l = lin_new(c, "G");
+  c->vector_bytes = 32;
+  tn_node *out = lin_buf(l, TN_U8, true), *x = lin_buf(l, TN_U8, false);
+  tn_node *acc = lin_acc(l, tn__const_num(c, TN_U8, 0), 0, 64);
+  tn_node *k = lin_range(l, tn__int(c, terms), AX_REDUCE, 0), *u = lin_range(l, tn__int(c, 64), AX_UPCAST, 1);
+  tn_node *at = lin_op2(l, OP_ADD, lin_op2(l, OP_MUL, u, tn__int(c, terms)), k);
+  lin_setacc(l, OP_MAX, acc, lin_load(l, x, at, NULL), u);
+  lin_end(l, u);
+  tn_node *end = lin_end(l, k), *w = lin_range(l, tn__int(c, 64), AX_UPCAST, 2);
+  lin_store(l, OP_STORE, out, w, lin_getacc(l, OP_MAX, acc, end, w), NULL);
+  lin_end(l, w);
+  return rendered(c, l);
+}
+
+/* Rows of few bytes: turns are written out, and bytes that are few apart are loaded by vectors, which are as long as
+ * there are any.  Of more, each lane's number is needed. */
+static void test_few_terms(void **state) {
+  tn_ctx *c = *state;
+  const char *text = greatest_of_rows(c, 3);
+  assert_non_null(strstr(text, "  #pragma GCC unroll 3\n  for (i64 i0 = 0; i0 < 3l; i0++) {"));
+  assert_non_null(strstr(text, "  u8x32 a0_1 = "));
+  assert_non_null(strstr(text, " = tn_apart_u8x32(&b1[v"));
+  text = greatest_of_rows(c, 5);
+  assert_null(strstr(text, "#pragma"));
+  assert_non_null(strstr(text, " = tn_gather_u8x8(&b1[v"));
+}
+
+/* Numbers of 32 bits that are stored as i64 have the lanes of 32 bits. */
+static void test_narrow_stores(void **state) {
+  tn_ctx *c = *state;
+  lin *l = lin_new(c, "N");
+  c->vector_bytes = 32;
+  tn_node *out = lin_buf(l, TN_I64, true), *x = lin_buf(l, TN_I32, false);
+  tn_node *u = lin_range(l, tn__int(c, 100), AX_UPCAST, 0), *v = lin_load(l, x, u, NULL);
+  lin_store(l, OP_STORE, out, u, lin_add(l, tn__cast(c, v, TN_I64)), NULL);
+  lin_end(l, u);
+  const char *text = rendered(c, l);
+  assert_non_null(strstr(text, "tn_store_wide_i32x8(&b0[i0], v"));
+  assert_non_null(strstr(text, "tn_store_wide_if_i32x8(&b0[i0], v"));
+  assert_null(strstr(text, "i64x4"));
+}
+
 /* Constants are exact, whatever they are. */
 static void test_constants(void **state) {
   tn_ctx *c = *state;
@@ -201,6 +245,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_elementwise, setup, teardown),
       cmocka_unit_test_setup_teardown(test_lanes, setup, teardown),
       cmocka_unit_test_setup_teardown(test_apart, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_few_terms, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_narrow_stores, setup, teardown),
       cmocka_unit_test_setup_teardown(test_constants, setup, teardown),
       cmocka_unit_test_setup_teardown(test_every_op_prints, setup, teardown),
   };
