@@ -318,8 +318,8 @@ tn_node *tn__separate(tn__lowering *l, tn_node *body);
 enum { TN__PARTIALS = 64 /* blocks of a split reduction, where threads share them out */ };
 tn_node *tn__split_long(tn__lowering *l, tn_node *body);
 tn_node *tn__split_rows(tn__lowering *l, tn_node *body, tn_node *rows);
+/* optimise.c, and how its loops are written out (linearise.c) */
 enum { TN__SLICE_WORK = 20000 /* instructions that are worth waking a thread for */ };
-/* optimise.c */
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body);
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out);
 /* group.c: does a group work on a row (else each thread on its outputs)?  And the body shared out so; its threads, and

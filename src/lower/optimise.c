@@ -225,12 +225,14 @@ static tn_node *lanes_of_columns(tn__lowering *l, tn_node *body) {
   return tn__retype(l->c, body, x, AX_UPCAST);
 }
 
-/* Elements of a flat loop that a thread does before another may: fewer, where each takes long */
+/* Elements of flat loop x that a thread does before another may: fewer, where each takes long */
 /* a choice: any is right */
-static int64_t chunk_of(const tn__lowering *l, const tn__survey *p) {
+static int64_t chunk_of(const tn__lowering *l, const tn__survey *p, const tn_node *x) {
   int64_t chunk = CHUNK;
   double work = 0;
-  for (uint32_t i = 0; i < p->r.order.n; i++) work += tn__ops[p->r.order.v[i]->op].cost;
+  int at = tn__range_at(&p->r, x);
+  for (uint32_t i = 0; i < p->r.order.n; i++)
+    if (tn__free_of(&p->r, p->r.order.v[i]) >> at & 1) work += tn__ops[p->r.order.v[i]->op].cost;
   while (chunk > LEAST_CHUNK && (double)(chunk / 2) * work >= TN__SLICE_WORK) chunk /= 2;
   return tn__variant_by(chunk, l->variant->group);
 }
@@ -247,13 +249,13 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
     tn_node *whole = body;
     if (!lane) x = elements_of_lines(l, &body, x, l->target->lane_bytes / (int64_t)sizeof(float));
     if (body != whole) tn__survey_loops(c, l->a, body, &p);
-    int64_t chunk = chunk_of(l, &p);
+    int64_t chunk = chunk_of(l, &p, x);
     double all = tn__volume(&p, p.outputs), turns = all / tn__extent(x);
     bool lines = turns < TN__PARTIALS && tn__extent(x) > (double)chunk; /* a choice: either is right */
     /* a flat loop, or few long ones: chunks for the threads */
     if (lines) tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
     body = lines ? tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL) : tn__retype(c, body, x, AX_UPCAST);
-    bool much = lines || all >= (double)TN__PARTIALS * CHUNK; /* a choice: either is right */
+    bool much = lines || all >= (double)TN__PARTIALS * (double)chunk; /* a choice: either is right */
     body = much ? tn__share_out(l, body, NULL) : body;
     return lane ? tn__simplify_accesses(c, l->a, body) : body; /* a choice: either is right */
   }

@@ -479,8 +479,11 @@ static bool is_spaced(const tn__printer *p, int64_t step, int dtype, bool masked
   return step == -1;
 }
 
-/* Bytes of an index that says where each lane of n is; none where all lanes, or a constant number of them, are loaded
- * as vectors of neighbours. */
+/* Is a step of so many cells more than indices of 32 bits hold for all lanes? */
+static bool is_far(int64_t step) { return step > INT32_MAX / 64 || step < INT32_MIN / 64; }
+
+/* Bytes of an index that says where each lane of n is; 1, as narrow as there is, where no index is wanted: all lanes,
+ * or a constant number of them, are loaded as vectors of neighbours.  (A mask that is a vector is of wider numbers.) */
 static size_t index_width(const tn__printer *p, const tn_node *n, bool constant) {
   const lane_value *at = value_of(p, n->src[1]);
   const tn_node *gate = tn__gate_of(n);
@@ -489,7 +492,7 @@ static size_t index_width(const tn__printer *p, const tn_node *n, bool constant)
   if (constant && n->op == OP_LOAD && at->step > 1 && (!gate || value_of(p, gate)->form == SAME) &&
       is_spaced(p, at->step, n->src[0]->dtype, false))
     return 1;
-  return at->step > INT32_MAX / 64 || at->step < INT32_MIN / 64 ? 8 : 4;
+  return is_far(at->step) ? 8 : 4;
 }
 
 /* Does n store narrow values as i64, side by side?  Vectors of these are stored by halves. */
@@ -614,7 +617,7 @@ static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
     a.index = tn__print_name(p, n->src[1]);
     if (kind_of(n->src[1]) == TN__INDEX) a.far = "far_";
   } else {
-    bool wide = at->step > INT32_MAX / 64 || at->step < INT32_MIN / 64;
+    bool wide = is_far(at->step);
     a.place = tn__print_format(p, "&%s[%s]", array, tn__print_name(p, n->src[1]));
     if (at->step != 1)
       a.index = tn__print_format(p, "tn_step_%s(0, %" PRId64 ")", type_of(p, wide ? TN_I64 : TN_I32), at->step);
@@ -623,9 +626,7 @@ static access access_of(tn__printer *p, tn_node *n, tn_node *gate) {
   const char *open = gate ? tn__print_name(p, gate) : NULL;
   if (gate) a.test = common_test(p, gate);
   if (gate && value_of(p, gate)->form != SAME) a.mask = p->rest ? tn__print_format(p, "%s & %s", open, p->rest) : open;
-  bool masked = !first_lanes(p, &a), no_index = (int)sizeof(int32_t) * p->count > p->c->vector_bytes;
-  if (at->form != VECTOR && (is_spaced(p, at->step, buf->dtype, masked) || (no_index && at->step > 1)))
-    a.spaced = at->step;
+  if (at->form != VECTOR && is_spaced(p, at->step, buf->dtype, !first_lanes(p, &a))) a.spaced = at->step;
   return a;
 }
 
@@ -673,7 +674,7 @@ static void put_cells(tn__printer *p, const access *a, const char *x) {
   else tn__print_line(p, "%stn_store_%s(%s, %s);", test, type, a->place, x);
 }
 
-/* Narrow values as i64, vectors of which are twice as wide as there are any */
+/* Narrow values as i64, of which they would fill two vectors */
 static void put_wide(tn__printer *p, tn_node *n, const access *a) {
   const char *type = type_of(p, TN_I32), *test = a->test ? tn__print_format(p, "if (%s) ", a->test) : "";
   const char *x = spread(p, n->src[2]);

@@ -5,7 +5,7 @@
  *   TYPE a<N> = EXPRESSION;  a<N> = EXPRESSION;   an accumulator
  *   b<N>[v<N>] = EXPRESSION;  if (v<N>) ...;   a store, and one with a gate
  *   for (i64 i<N> = FROM; i<N> < TO; i<N>++) { ... }   from lo to hi the global range; #pragma GCC unroll TURNS before
- *                                                      those of few turns
+ *                                                      those of few turns that have reductions in lanes
  * and vector loops (lanes.c), whose extent n is the sum of what follows.  Without accumulators
  *   for (i64 i = 0; i < WHOLE; i += V) { ... }      constant n; one vector alone: { const i64 i = 0; ... }
  *   { const i64 i = WHOLE; const boolxV t<N> = tn_first_boolxV(REST); ... }
@@ -26,7 +26,7 @@
  *   tn_all_T(x)             x in each lane             tn_step_T(x, s)           x + l s in lane l
  *   tn_load_T(p)            p[l] in lane l             tn_load_if_T(p, m)        so where m, else 0 and not read
  *   tn_store_T(p, v)        p[l] = v[l]                tn_store_if_T(p, v, m)    so where m
- *   tn_store_wide_i32xV(p, v)   so, p being of i64     tn_store_wide_if_i32xV(p, v, m)
+ *   tn_store_wide_i32xV(p, v)   p[l] = (i64)v[l]       tn_store_wide_if_i32xV(p, v, m)   so where m; p of i64
  *   tn_gather_T(p, i, m)    p[i[l]] where m, else 0 and not read; i of i32; tn_gather_far_T: of i64
  *   tn_spaced_T(p, s, m)    p[s l] where m, else 0 and not read; s is -1, 2, 3 or 4
  *   tn_apart_T(p, s, n)     p[s l] in the first n lanes, else p[0]; s, 2 to 4, and n are constants

@@ -36,9 +36,9 @@
  * each group, and for each place that updates have room for: of p places and n updates, with groups of g, p / g + g n,
  * which is least where g is the root of p / n.
  *
- * Short floats of few updates have both: entries of groups, and one exponent for all.  What is greatest says of no
- * update then that a word is its own: each update has words for as many places as a group has, and places of a group
- * look for theirs side by side. */
+ * Short floats of few updates have both: entries of groups, and one exponent for all.  No update
+ * is known to be the greatest at a place then, so that none owns a word: each has words for as many places as a group
+ * has, and places of a group look for theirs side by side. */
 #include "rewrite/rewrite.h"
 #include "schedule/fixed.h"
 #include "schedule/ordered.h"
@@ -130,9 +130,9 @@ bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, bool in
   if (!is_short || n->dtype == TN_F64 || updates < 1 || bits > KEY_BITS || SUM_BITS - bits < LEAST_ROOM) return false;
   const int room = SUM_BITS - bits, spans = spans_of(t, (double)places), digits = digits_of(upd);
   const int group = upd->dim[0]->lo > 0 ? group_of((double)places, (double)updates) : 1;
-  const tn__scaled forms[] = {{room, 0, 0, 1, 1, false},      {room, 0, 0, spans, 1, false},
-                              {room, 0, digits, 1, 1, false}, {room, 0, digits, spans, 1, false},
-                              {room, bits, 0, 1, 1, false},   {room, bits, 0, 1, 1, true},
+  const tn__scaled forms[] = {{room, 0, 0, 1, 1, false},       {room, 0, 0, spans, 1, false},
+                              {room, 0, digits, 1, 1, false},  {room, 0, digits, spans, 1, false},
+                              {room, bits, 0, 1, 1, false},    {room, bits, 0, 1, 1, true},
                               {room, bits, 0, 1, group, true}, {room, 0, digits, 1, group, false}};
   double least = INFINITY;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {

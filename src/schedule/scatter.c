@@ -29,7 +29,7 @@ enum {
   FEW_PLACES = 64,    /* at which additions would wait for each other */
   RUN_LAUNCHES = 8,   /* kernels of sums of runs, */
   RUN_STEPS = 32,     /* and multiply-adds in the time that an element of a row is in them, */
-  RUN_MOVES = 32,     /* or f32 moved in that of a single number */
+  RUN_MOVES = 33,     /* or f32 moved in that of a single number */
   ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
   ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */

@@ -335,7 +335,8 @@ static const struct {
 } helpers[] = {
     {"tn_philox_in_blocks_", call_blocks},
     {"tn_all_", call_all},         {"tn_first_", call_first},     {"tn_step_", call_step},
-    {"tn_store_wide_if_", call_store_wide_if}, {"tn_store_wide_", call_store_wide},
+    {"tn_store_wide_if_", call_store_wide_if},
+    {"tn_store_wide_", call_store_wide},
     {"tn_load_if_", call_load_if}, {"tn_load_", call_load},       {"tn_store_if_", call_store_if},
     {"tn_store_", call_store},     {"tn_gather_far_", call_gather}, {"tn_gather_", call_gather},
     {"tn_spaced_", call_spaced},   {"tn_apart_", call_apart},     {"tn_back_", call_back},

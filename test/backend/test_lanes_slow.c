@@ -12,8 +12,8 @@ static void casts_in_lanes(void **state) { run_every_cast(*state, AX_UPCAST); }
 
 /* ---- accesses ---- */
 
-/* How places follow each other from lane to lane; APART: by 2, 3 or 4, as the dtype says */
-enum { NEXT, APART, BACKWARD, ONE, TABLE, WRAPPED, WAYS };
+/* How places follow each other from lane to lane; APART: by 2, 3 or 4, as the dtype says; BY_TWO and so on: by that */
+enum { NEXT, APART, BACKWARD, ONE, TABLE, WRAPPED, WAYS, BY_TWO = WAYS, BY_THREE, BY_FOUR };
 
 /* What is gated: nothing; all alike; lane by lane, at a bound, within two of them, outside of two, and by what is
  * loaded. */
@@ -24,13 +24,15 @@ typedef struct access_kernel {
   tn_node *out, *x, *table, *open, *n, *r, *u;
 } access_kernel;
 
-static access_kernel start(tn_ctx *c, const char *kind, int way, int gating, int dtype, bool constant, int64_t count) {
+/* Of elements of dtype, made of those of `from` */
+static access_kernel start(tn_ctx *c, const char *kind, int way, int gating, int dtype, int from, bool constant,
+                           int64_t count) {
   access_kernel k;
   char name[32];
   snprintf(name, sizeof name, "%s%d%d_%s_%d", kind, way, gating, tn__dtypes[dtype].name, constant ? (int)count : 0);
   k.l = lin_new(c, name);
   k.out = lin_buf(k.l, dtype, true);
-  k.x = lin_buf(k.l, dtype, false);
+  k.x = lin_buf(k.l, from, false);
   k.table = lin_buf(k.l, TN_I32, false);
   k.open = lin_buf(k.l, TN_BOOL, false);
   k.n = lin_var(k.l, "n", 0, MOST);
@@ -44,8 +46,8 @@ static tn_node *place(tn_ctx *c, access_kernel *k, int way) {
   lin *l = k->l;
   tn_node *row = lin_raw2(l, OP_MUL, k->r, tn__int(c, MOST)), *at = k->u; /* in the order of instructions */
   switch (way) {
-  case APART: /* rows begin at an odd distance: they do not meet */
-    at = lin_raw2(l, OP_MUL, k->u, tn__int(c, 2 + k->x->dtype / 2 % 3));
+  case APART: case BY_TWO: case BY_THREE: case BY_FOUR: /* rows begin at an odd distance: they do not meet */
+    at = lin_raw2(l, OP_MUL, k->u, tn__int(c, 2 + (way == APART ? k->x->dtype / 2 % 3 : way - BY_TWO)));
     at = lin_raw2(l, OP_ADD, at, k->r);
     break;
   case BACKWARD: {
@@ -89,23 +91,18 @@ static tn_node *gate_of(tn_ctx *c, access_kernel *k, int gating) {
   }
 }
 
-/* v as a number of 32 bits in all that it is used for */
-static tn_node *narrow(lin *l, tn_node *v) {
-  tn_node *few = lin_add(l, lin_make(l, OP_CAST, TN_I32, &v, 1, NULL, 0));
-  return lin_add(l, lin_make(l, OP_CAST, TN_I64, &few, 1, NULL, 0));
-}
-
-/* out[next] = x[way], or out[way] = x[next], or +=; narrowed: of narrow values */
+/* out[next] = x[way], or out[way] = x[next], or +=; narrowed: x is narrower than out */
 static lin *access(tn_ctx *c, tn__op op, int way, int gating, int dtype, bool narrowed, bool constant, int64_t count) {
   const char *kind = narrowed ? "narrow" : op == OP_LOAD ? "load" : op == OP_STORE ? "store" : "add";
-  access_kernel k = start(c, kind, way, gating, dtype, constant, count);
+  int from = narrowed ? TN_I32 : dtype;
+  access_kernel k = start(c, kind, way, gating, dtype, from, constant, count);
   tn_node *next = place(c, &k, NEXT), *far = place(c, &k, way), *gate = gate_of(c, &k, gating);
   tn_node *v = lin_load(k.l, k.x, op == OP_LOAD ? far : next, op == OP_LOAD ? gate : NULL);
   if (gating > BOUND) {
     tn_node *other = lin_load(k.l, k.x, next, NULL);
-    v = lin_add(k.l, lin_make(k.l, OP_WHERE, dtype, (tn_node *[]){gate, v, other}, 3, NULL, 0));
+    v = lin_add(k.l, lin_make(k.l, OP_WHERE, from, (tn_node *[]){gate, v, other}, 3, NULL, 0));
   }
-  if (narrowed) v = narrow(k.l, v);
+  if (narrowed) v = lin_add(k.l, lin_make(k.l, OP_CAST, dtype, &v, 1, NULL, 0));
   if (op == OP_LOAD) lin_store(k.l, OP_STORE, k.out, next, v, NULL);
   else lin_store(k.l, op, k.out, far, v, gate);
   lin_end(k.l, k.u);
@@ -133,18 +130,19 @@ static void run_accesses(fixture *f, tn__op op, int way, int dtype, bool narrowe
     l[n++] = access(&f->c, op, way, gating, dtype, narrowed, false, 0);
     for (int k = 0; k < FIXED; k++) l[n++] = access(&f->c, op, way, gating, dtype, narrowed, true, fixed[k]);
   }
+  int from = narrowed ? TN_I32 : dtype;
   fill(dtype, out, ROOM, 3);
-  fill(dtype, x, ROOM, 11);
+  fill(from, x, ROOM, 11);
   for (int i = 0; i < ROOM; i++) { /* lanes that store are apart, and rows: slices run at once */
     table[i] = (i * 31 + 7) % (op == OP_STOREADD ? 13 : MOST) + i / MOST * MOST;
     open[i] = i % 3 != 1;
   }
   tn__code *code[2] = {compile_on(f->ref, l, n), compile_on(f->cpu, l, n)};
-  size_t size = tn__size_of(dtype) * ROOM;
+  size_t size = tn__size_of(dtype) * ROOM, of_x = tn__size_of(from) * ROOM;
   for (uint32_t i = 0; i < n; i++)
     for (int k = 0; k < (i % (1 + FIXED) ? 1 : COUNTS); k++)
       run_both(f, code, i, l[i], (const void *[]){out, x, table, open},
-               (size_t[]){size, size, sizeof table, sizeof open}, (int64_t[]){counts[k]}, NULL);
+               (size_t[]){size, of_x, sizeof table, sizeof open}, (int64_t[]){counts[k]}, NULL);
   f->ref->ops->release(f->ref, code[0]);
   f->cpu->ops->release(f->cpu, code[1]);
 }
@@ -158,6 +156,14 @@ static void accesses_in_lanes(void **state) {
       run_accesses(f, OP_STORE, (way + 1) % WAYS, dtype, false);
       if (way == NEXT) run_accesses(f, OP_LOAD, APART, dtype, false);
     }
+}
+
+/* Cells of one byte and of two that are two to four apart */
+static void small_cells_apart(void **state) {
+  for (int way = BY_TWO; way <= BY_FOUR; way++) {
+    run_accesses(*state, OP_LOAD, way, TN_U8, false);
+    run_accesses(*state, OP_LOAD, way, TN_I16, false);
+  }
 }
 
 /* Narrow values that are stored as i64, side by side in vectors' halves, and one by one */
@@ -177,14 +183,14 @@ static void additions_meet_in_order(void **state) {
 
 static void accumulators_in_lanes(void **state) {
   fixture *f = *state;
-  static const int64_t ops[] = {OP_ADD, OP_MUL, OP_MAX, OP_MIN, OP_FMA}, lanes[] = {1, 4, 16, 32};
+  static const int64_t ops[] = {OP_ADD, OP_MUL, OP_MAX, OP_MIN, OP_FMA}, lanes[] = {1, 4, 16, 32, 128};
   static char out[FOLD_ROWS * FOLD_ROOM * 8], x[sizeof out], y[sizeof out];
   for (int dtype = 0; dtype < TN_DTYPE_COUNT; dtype++) {
     static unsigned long seen;
-    lin *l[20];
+    lin *l[25];
     uint32_t n = 0;
     for (int i = 0; i < 5; i++)
-      for (int k = 0; k < 4; k++)
+      for (int k = 0; k < 5; k++)
         if (is_taken(&seen)) l[n++] = fold_kernel(&f->c, ops[i], dtype, lanes[k]);
     if (!n) continue;
     fill(dtype, x, FOLD_ROWS * FOLD_ROOM, 11);
@@ -202,7 +208,8 @@ static void accumulators_in_lanes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(ops_in_lanes), cmocka_unit_test(casts_in_lanes),
-                                     cmocka_unit_test(accesses_in_lanes), cmocka_unit_test(narrow_stores),
+                                     cmocka_unit_test(accesses_in_lanes), cmocka_unit_test(small_cells_apart),
+                                     cmocka_unit_test(narrow_stores),
                                      cmocka_unit_test(additions_meet_in_order),
                                      cmocka_unit_test(accumulators_in_lanes)};
   return cmocka_run_group_tests(tests, setup, teardown);

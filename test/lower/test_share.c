@@ -213,6 +213,21 @@ static int dear_elements(tn_tensor *x, tn_tensor **out) {
   for (int i = 0; i < 30; i++) x = tn_sin(tn_add_scalar(x, i));
   return out[0] = x, 1;
 }
+static int four_sines(tn_tensor *x, tn_tensor **out) {
+  for (int i = 0; i < 4; i++) x = tn_sin(tn_add_scalar(x, i));
+  return out[0] = x, 1;
+}
+/* What is dear is the same for all of them. */
+static int by_a_number(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *one;
+  dear_elements(tn_slice(x, 0, 0, 1, 1), &one);
+  return out[0] = tn_mul(x, one), 1;
+}
+/* Two loops, none of which is long */
+static int by_columns(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *column = tn_slice(x, 1, 0, 1, 1), *row = tn_slice(x, 0, 0, 1, 1);
+  return dear_elements(tn_add(column, row), out);
+}
 static int cheap_elements(tn_tensor *x, tn_tensor **out) { return out[0] = tn_add_scalar(x, 3), 1; }
 
 /* Lines of what has longer ones, as one loop: lanes go along each line */
@@ -287,9 +302,12 @@ static const program programs[] = {
     {"few long lines", lines, TN_F16, 2, {3, 5003}, {"cut(", "chunk("}, NULL},
     {"lines of whole vectors", lines, TN_F32, 2, {211, 67}, {NULL, NULL}, "cut("},
     {"lines of less than a vector", lines, TN_F32, 2, {211, 23}, {NULL, NULL}, "cut("},
-    {"few dear elements", dear_elements, TN_F32, 1, {1501}, {"chunk(", NULL}, NULL},
-    {"few dear elements of f64", dear_elements, TN_F64, 1, {1501}, {"chunk(", NULL}, NULL},
+    {"few dear elements", dear_elements, TN_F32, 1, {1501}, {"chunk(0,64)", NULL}, NULL},
+    {"few dear elements of f64", dear_elements, TN_F64, 1, {1501}, {"chunk(0,64)", NULL}, NULL},
+    {"elements that are less dear", four_sines, TN_F32, 1, {1501}, {"chunk(0,512)", NULL}, NULL},
     {"few cheap elements", cheap_elements, TN_F32, 1, {1501}, {NULL, NULL}, "chunk("},
+    {"elements by what is dear, once", by_a_number, TN_F32, 1, {1501}, {NULL, NULL}, "chunk("},
+    {"dear elements of lines", by_columns, TN_F32, 2, {200, 50}, {"{global 0 output}", NULL}, NULL},
     {"bytes", largest, TN_U8, 2, {77, 3001}, {",128)", NULL}, NULL},
     {"bytes of less than a vector", largest, TN_I8, 2, {3, 61}, {NULL, NULL}, NULL},
     {"words of two bytes", largest, TN_I16, 2, {77, 3001}, {",64)", NULL}, NULL},

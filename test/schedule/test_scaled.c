@@ -16,8 +16,18 @@
 #include <string.h>
 
 enum { PLACES = 300, UPDATES = 1200, SUM_BITS = 62 };
-enum { OF_PLACES, OF_UPDATES, ADDED, IN_SPANS, ONE_UNIT, ONE_UNIT_IN_SPANS };
-enum { GROUPED = ONE_UNIT_IN_SPANS + 1, GROUPED_ADDED, GROUPED_ONE_UNIT, FORMS };
+enum {
+  OF_PLACES,
+  OF_UPDATES,
+  ADDED,
+  IN_SPANS,
+  ONE_UNIT,
+  ONE_UNIT_IN_SPANS,
+  GROUPED,
+  GROUPED_ADDED,
+  GROUPED_ONE_UNIT,
+  FORMS
+};
 enum { SPANS = 3, GROUP = 8 };
 static const bool of_updates[FORMS] = {[OF_UPDATES] = true, [ADDED] = true, [GROUPED] = true, [GROUPED_ADDED] = true};
 static const bool grouped[FORMS] = {[GROUPED] = true, [GROUPED_ADDED] = true, [GROUPED_ONE_UNIT] = true};
@@ -300,6 +310,27 @@ static void test_choice(void **s) {
   }
 }
 
+/* Places that memory has in another order than that in which they look for their sums have no groups with one exponent
+ * for all, which would take least by their numbers alone. */
+static void test_turned(void **s) {
+  const tn_dim rows = 2, places = 7733248, n = 200000;
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *base = tn_program_input(p, "base", TN_BF16, (tn_dim[]){rows, places}, 2),
+              *to = tn_program_input(p, "to", TN_I64, &n, 1),
+              *upd = tn_program_input(p, "upd", TN_BF16, (tn_dim[]){rows, n}, 2);
+    assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, 1, to, upd)), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    char *text = tn_program_explain_string(p);
+    if (!strstr(text, " {max}\n") || strstr(text, "buffer i32 1 ")) fail_msg("one exponent for all:\n%s", text);
+    tn_string_free(text);
+  }
+  tn_ctx_close(c);
+}
+
 /* Places that are worked out for several passes over the updates are stored in four bytes each, and the passes begin
  * with the last span. */
 static void test_narrow_places(void **s) {
@@ -326,6 +357,6 @@ static void test_narrow_places(void **s) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_rows),
                                      cmocka_unit_test(test_borders), cmocka_unit_test(test_choice),
-                                     cmocka_unit_test(test_narrow_places)};
+                                     cmocka_unit_test(test_turned), cmocka_unit_test(test_narrow_places)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

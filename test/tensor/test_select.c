@@ -439,7 +439,7 @@ static char *explained_places(tn_ctx *c, tn_dim n, tn_dim room) {
 
 /* Places along one axis go to the result itself, and no pass follows: what is chosen comes to its front, or, where
  * there is more room, is told its place, by numbers of 32 bits where these do.  Nothing is
- * computed. */
+ * computed, so nothing is validated. */
 static void places_are_told_to_the_result(void **state) {
   (void)state;
   const tn_dim n = 1 << 20;
@@ -457,7 +457,8 @@ static void places_are_told_to_the_result(void **state) {
   tn_ctx_close(c);
 }
 
-/* Integers that are sorted by their digits stand in memory but for their signs: no kernel only turns these back. */
+/* Integers that are sorted by their digits stand in memory but for their signs: no kernel only turns these back.
+ * Nothing is computed here, either. */
 static void what_is_sorted_is_not_copied(void **state) {
   (void)state;
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
