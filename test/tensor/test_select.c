@@ -438,8 +438,8 @@ static char *explained_places(tn_ctx *c, tn_dim n, tn_dim room) {
 }
 
 /* Places along one axis go to the result itself, and no pass follows: what is chosen comes to its front, or, where
- * there is more room, is told its place, by numbers of 32 bits where these do.  Nothing is
- * computed, so nothing is validated. */
+ * there is more room, is told its place, by numbers of 32 bits where these do.  Nothing is computed,
+ * so nothing is validated. */
 static void places_are_told_to_the_result(void **state) {
   (void)state;
   const tn_dim n = 1 << 20;
