@@ -162,10 +162,13 @@ bool tn__target_is_shallow(const tn__target *t, double steps);
 /* Does a library that has none of half floats take longer to convert a product's elements than own kernels for all of
  * it?  As where it is thin, whichever way. */
 bool tn__target_widens_in_vain(const tn__target *t, const tn__product_size *p);
-/* Elements whose multiples the rows of a library's product should be; 1: of any length.  Does a product of such sizes,
- * with copies of what differs, take less time than as it is? */
+/* Elements whose multiples the rows of a library's product should be; 1: of any length.  Does a product of such sizes
+ * take less time than as it is?  odd: those of its matrices whose rows are of other lengths now; copied: those that are
+ * to be read and written once more if their sizes differ: others are made, or read, by kernels that do so anyway. */
+enum { TN__LEFT = 1, TN__RIGHT = 2, TN__RESULT = 4 };
 int64_t tn__target_row_elements(const tn__target *t, int dtype);
-bool tn__target_pads_product(const tn__target *t, const tn__product_size *now, const tn__product_size *padded);
+bool tn__target_pads_product(const tn__target *t, const tn__product_size *now, const tn__product_size *padded,
+                             unsigned odd, unsigned copied);
 /* Libraries convolve with fewer multiplications (Winograd's way) where there is so much to do that further launches do
  * not count; which gains nothing where products of c by k channels wait for memory. */
 bool tn__target_is_much(const tn__target *t, double work);

@@ -82,7 +82,8 @@ static int lean_group(const job *j, int64_t threads) {
 }
 
 /* Of the outputs' loops that no reduction hangs on the outermost, up to where each of their turns stores as much as is
- * reduced in all.  Where there are rows enough each is reduced once for all places that it is but stored in. */
+ * reduced in all: about as much where rows are few, and many times as much where there are enough of them.  Then each
+ * row is also reduced once for all places that it is but stored in. */
 /* a choice: none is right */
 static uint64_t repeated(const tn__survey *s) {
   uint64_t set = s->common, chosen = 0, rows = set;
@@ -97,7 +98,9 @@ static uint64_t repeated(const tn__survey *s) {
   }
   for (uint32_t k = 0; k < s->r.n; k++)
     if (!tn__is_even(s, k)) set &= ~(1ull << k);
-  if (tn__volume(s, rows) >= ENOUGH_ROWS) set &= ~tn__spread_loops(s);
+  bool enough = tn__volume(s, rows) >= ENOUGH_ROWS;
+  double least = enough ? reduced * FEWER : reduced / FEWER; /* stored, in each turn */
+  if (enough) set &= ~tn__spread_loops(s);
   while (store && set) {
     int64_t most = -1, by;
     uint64_t next = 0;
@@ -107,7 +110,7 @@ static uint64_t repeated(const tn__survey *s) {
       if (by > most) most = by, next = 1ull << k;
     }
     set &= ~next;
-    if (!next || FEWER * tn__volume(s, s->outputs & ~(chosen | next)) < reduced) break;
+    if (!next || tn__volume(s, s->outputs & ~(chosen | next)) < least) break;
     chosen |= next;
   }
   return chosen;

@@ -3,7 +3,8 @@
  * Such a library multiplies half floats several times as fast where each row of a matrix in memory, the result's too,
  * is a multiple of some bytes (tn__target.row_bytes).  Where that saves more than copies cost, sizes along which rows
  * lie are rounded up: operands are padded with zeros, and of the result a part is taken.  Sums of zeros more are the
- * same sums.  Only sizes that are known are looked at, and not whether what is read in place begins at such bytes. */
+ * same sums.  No copy is made of what kernels compute, which store it padded, nor of a result that kernels read.  Only
+ * sizes that are known are looked at, and not whether what is read in place begins at such bytes. */
 #include "schedule/fuse.h"
 
 enum { M, N, K, GROUPS };
@@ -27,8 +28,31 @@ static tn__product_size size_of(const tn_node *n, int64_t batch, const int64_t *
       .batch = (double)batch, .rows = size[M], .cols = size[N], .steps = size[K], .dtype = n->dtype};
 }
 
+/* Is x computed by a kernel?  It may stand in another order. */
+/* a choice: either is right */
+static bool is_computed(const tn_node *x) {
+  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
+  return tn__is_elementwise(x) || tn__ops[x->op].group == G_REDUCE;
+}
+
+/* Which nodes have readers that kernels are not made of elements for: libraries, and who wants the results?  These may
+ * read it in another order. */
+static bool *find_whole(tn__fuse *f) {
+  bool *is = tn__arena_zalloc(f->a, f->order.n + 1);
+  for (uint32_t i = f->order.n; i-- > 0;) {
+    const tn_node *n = f->order.v[i];
+    bool passes = tn__ops[n->op].group == G_MOVE;
+    if (passes ? !is[i] : tn__is_elementwise(n) || tn__ops[n->op].group == G_REDUCE) continue;
+    for (uint32_t s = 0; s < n->nsrc; s++) {
+      const tn__info *in = tn__info_of(f, n->src[s]);
+      if (in) is[in - f->info] = true;
+    }
+  }
+  return is;
+}
+
 /* a choice: no is right */
-static bool rounds_up(tn__fuse *f, const tn_node *n, sizes *s) {
+static bool rounds_up(tn__fuse *f, const tn_node *n, bool whole, sizes *s) {
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
   const tn__target *t = &f->dev->target;
@@ -39,15 +63,18 @@ static bool rounds_up(tn__fuse *f, const tn_node *n, sizes *s) {
   if (!tn__const_int(g.batch, &batch) || !tn__const_int(g.m, &s->now[M]) || !tn__const_int(g.n, &s->now[N]) ||
       !tn__const_int(g.k, &s->now[K]))
     return false;
-  is_of[rows_along(f, a, nb, nm) ? M : K] = true;
-  is_of[rows_along(f, b, nb, nn) ? N : K] = true;
+  int along_a = rows_along(f, a, nb, nm) ? M : K, along_b = rows_along(f, b, nb, nn) ? N : K;
+  is_of[along_a] = is_of[along_b] = true;
   bool changes = false;
   for (int i = 0; i < GROUPS; i++) {
     s->wanted[i] = is_of[i] ? (s->now[i] + by - 1) / by * by : s->now[i];
     changes |= s->wanted[i] != s->now[i];
   }
   tn__product_size now = size_of(n, batch, s->now), wanted = size_of(n, batch, s->wanted);
-  return changes && tn__target_pads_product(t, &now, &wanted);
+  unsigned odd = (s->now[along_a] % by ? TN__LEFT : 0) | (s->now[along_b] % by ? TN__RIGHT : 0) |
+                 (s->now[N] % by ? TN__RESULT : 0),
+           copied = (is_computed(a) ? 0 : TN__LEFT) | (is_computed(b) ? 0 : TN__RIGHT) | (whole ? TN__RESULT : 0);
+  return changes && tn__target_pads_product(t, &now, &wanted, odd, copied);
 }
 
 /* x as [batch..., rows, cols], which stand for several of its axes each */
@@ -89,14 +116,14 @@ static bool *convolve(tn__fuse *f) {
 
 tn_node *tn__align_products(tn__fuse *f) {
   tn_node **now = tn__arena_alloc(f->a, (f->order.n + 1) * sizeof *now);
-  const bool *convolves = convolve(f);
+  const bool *convolves = convolve(f), *whole = find_whole(f);
   tn__map longer;
   tn__map_init(&longer, f->a);
   for (uint32_t i = 0; i < f->order.n; i++) {
     tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
     sizes s;
     now[i] = tn__made_again(f, n, now, src);
-    if (n->op == OP_CONTRACT && !convolves[i] && rounds_up(f, n, &s) && tn__gemm_is_called(f, n))
+    if (n->op == OP_CONTRACT && !convolves[i] && rounds_up(f, n, whole[i], &s) && tn__gemm_is_called(f, n))
       now[i] = rounded_up(f->c, &longer, n, &s, src[0], src[1]);
   }
   return now[f->order.n - 1];

@@ -171,6 +171,37 @@ static void a_softmax_between_stays_one_kernel(void **state) {
   free(without);
 }
 
+/* Scores of narrow heads, by a device's own prices: no copy is made of them, which a softmax reads, nor of what it makes,
+ * and so few steps of them are worth longer rows. */
+static void scores_of_narrow_heads_are_padded(void **state) {
+  static const uint16_t zeros[64 * 353 * 16];
+  const tn_dim shape[] = {64, 353, 16};
+  static tn__device_ops ops;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
+  (void)state;
+  assert_non_null(c);
+  tn__device *d = tn__device_get(c, 0);
+  ops = *d->ops;
+  ops.has_gemm = has_gemm;
+  d->ops = &ops;
+  d->target.row_bytes = BYTES;
+  d->target.row_gain = 8;
+  tn_scope(c) {
+    char *text;
+    size_t size;
+    tn_tensor *x[3];
+    for (int i = 0; i < 3; i++) x[i] = tn_from(c, TN_BF16, shape, 3, zeros);
+    tn_realize(x, 3);
+    tn_tensor *y = attention(x[0], x[1], x[2]);
+    FILE *f = open_memstream(&text, &size);
+    if (tn_explain(&y, 1, f)) fail_msg("%s", tn_last_error(c)->text);
+    fclose(f);
+    if (count(text, "lib ") != CALLS || !strstr(text, "range index 360 ")) fail_msg("%s", text);
+    free(text);
+  }
+  tn_ctx_close(c);
+}
+
 /* Not where rows are aligned, nor where threads multiply as fast, nor elements that it multiplies no faster. */
 static void other_products_are_left(void **state) {
   static float out[MOST];
@@ -221,14 +252,23 @@ static void scores_without_room_are_not_stored(void **state) {
 
 /* What an H200 was measured to gain by, and what waits for memory or for launches. */
 static void pads_where_it_pays(void **state) {
+  enum { A = TN__LEFT, B = TN__RIGHT, C = TN__RESULT };
   static const struct {
     int64_t batch, rows, cols, steps, padded_rows, padded_cols, padded_steps;
-    bool pays;
-  } of[] = {{25, 1297, 1297, 256, 1297, 1304, 256, true},     {1, 2049, 8583, 256, 2049, 8584, 256, true},
-            {1, 4095, 4095, 4095, 4095, 4096, 4096, true},    {25, 1297, 256, 1297, 1297, 256, 1304, true},
-            {1, 33, 37, 64, 33, 40, 64, false},               {1, 20000, 1, 20000, 20000, 8, 20000, false},
-            {1, 16384, 16384, 1, 16384, 16384, 8, false},     {1, 1000003, 100, 3, 1000003, 104, 8, false},
-            {1024, 16, 17, 16, 16, 24, 16, false},            {1, 1, 50257, 768, 1, 50264, 768, false}};
+    unsigned odd;
+    bool pays, free; /* with copies of all that differs; with none */
+  } of[] = {{25, 1297, 1297, 256, 1297, 1304, 256, C, true, true},
+            {1, 2049, 8583, 256, 2049, 8584, 256, C, true, true},
+            {1, 4095, 4095, 4095, 4095, 4096, 4096, A | B | C, true, true},
+            {25, 1297, 256, 1297, 1297, 256, 1304, A, true, true},
+            {1, 33, 37, 64, 33, 40, 64, C, false, true},
+            {1, 20000, 1, 20000, 20000, 8, 20000, C, false, false},
+            {1, 16384, 16384, 1, 16384, 16384, 8, A | B, false, false},
+            {1, 1000003, 100, 3, 1000003, 104, 8, A | B | C, false, true},
+            {1024, 16, 17, 16, 16, 24, 16, C, false, true},
+            {1, 1, 50257, 768, 1, 50264, 768, C, false, true},
+            {144, 353, 353, 16, 353, 360, 16, C, false, true},
+            {144, 353, 16, 353, 353, 16, 360, A, false, true}};
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   (void)state;
   assert_non_null(c);
@@ -236,7 +276,8 @@ static void pads_where_it_pays(void **state) {
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
     tn__product_size now = {(double)of[i].batch, of[i].rows, of[i].cols, of[i].steps, TN_BF16},
                      padded = {(double)of[i].batch, of[i].padded_rows, of[i].padded_cols, of[i].padded_steps, TN_BF16};
-    if (tn__target_pads_product(t, &now, &padded) != of[i].pays) fail_msg("product %zu", i);
+    if (tn__target_pads_product(t, &now, &padded, of[i].odd, A | B | C) != of[i].pays) fail_msg("product %zu", i);
+    if (tn__target_pads_product(t, &now, &padded, of[i].odd, 0) != of[i].free) fail_msg("product %zu, no copies", i);
   }
   assert_int_equal(tn__target_row_elements(t, TN_F16), 8);
   assert_int_equal(tn__target_row_elements(t, TN_F32), 1);
@@ -247,6 +288,7 @@ static void pads_where_it_pays(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn_products_are_the_same),
                                      cmocka_unit_test(a_softmax_between_stays_one_kernel),
+                                     cmocka_unit_test(scores_of_narrow_heads_are_padded),
                                      cmocka_unit_test(other_products_are_left),
                                      cmocka_unit_test(scores_without_room_are_not_stored),
                                      cmocka_unit_test(pads_where_it_pays)};
