@@ -343,7 +343,7 @@ bool tn__target_pads_product(const tn__target *t, const tn__product_size *now, c
     better += to;
     if (differs && (copied >> i & 1)) copies += 2 * to + tn__target_launch_work(t);
   }
-  return fmax(multiply_adds(now), memory) > fmax(multiply_adds(padded) / fmax(1, (double)t->row_gain), better) + copies;
+  return multiply_adds(now) + memory > multiply_adds(padded) / fmax(1, (double)t->row_gain) + better + copies;
 }
 
 /* a choice: either is right */

@@ -1,7 +1,8 @@
 /* Sums of products: what the tiles of tile.c compute.
  *
  * Needs a body that is one sum of products of two loads, however many loops it runs over: rows are what only the first
- * factor depends on, columns what only the second does.  A sum of sums is first made one sum.  Gives a body whose rows,
+ * factor depends on, columns what only the second does.  A sum of sums is first made one sum, and a loop of whose blocks
+ * one factor is made is two loops, over blocks and inside of them.  Gives a body whose rows,
  * columns and steps are one loop each, in the order that suits memory: so a convolution becomes a product whose
  * operands are gathered as they are loaded.
  *
@@ -106,6 +107,38 @@ static tn_node *join_sums(tn_ctx *c, tn__arena *a, tn_node *body) {
   return NULL;
 }
 
+/* ---- loops over blocks ---- */
+
+/* The size of the blocks of range x by whose numbers n moves with it; 0: none, or such that do not divide it */
+/* a choice: 0 is right */
+static int64_t block_of(tn__arena *a, tn_node *n, const tn_node *x) {
+  tn__nodes all = {0};
+  int64_t by, size;
+  tn__topo(a, &n, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_IDIV && all.v[i]->src[0] == x && tn__const_int(all.v[i]->src[1], &by) &&
+        tn__const_int(x->src[0], &size) && size % by == 0)
+      return by;
+  return 0;
+}
+
+/* The body with an output's loop as two, blocks and places in these, where a factor hangs on blocks: as on the head of
+ * an element of all heads' values side by side.  Then there are columns that the other factor alone hangs on. */
+static tn_node *open_blocks(tn__lowering *l, tn_node *body) {
+  tn__survey s;
+  tn__factors f;
+  tn__survey_loops(l->c, l->a, body, &s);
+  if (tn__factors_find(&s, &f) || !f.operand[0] || !f.operand[1]) return body;
+  for (uint32_t k = 0; k < s.r.n; k++) {
+    tn_node *x = s.r.range[k];
+    int64_t by = 0;
+    for (int i = 0; i < 2 && !by; i++) by = block_of(l->a, f.operand[i], x);
+    if (!by || tn__axis_of(x) != AX_LOOP || !(f.batch >> k & 1) || tn__bounds_loops(&s.r, k)) continue;
+    return tn__simplify_accesses(l->c, l->a, tn__cut(l, body, x, by, AX_LOOP, AX_LOOP, NULL));
+  }
+  return body;
+}
+
 /* ---- one loop for each axis ---- */
 
 /* How far a step of range k moves an access: a constant, or a guess. */
@@ -179,6 +212,7 @@ tn_node *tn__factors_flatten(tn__lowering *l, tn_node *body) {
   tn__arena *a = l->a;
   job j = {.l = l, .c = c, .a = a, .body = body};
   for (tn_node *more = body; more; more = join_sums(c, a, more)) j.body = more;
+  j.body = open_blocks(l, j.body);
   tn__survey_loops(c, a, j.body, &j.s);
   if (!tn__factors_find(&j.s, &j.f) || !is_known(&j, j.f.axis[0] | j.f.axis[1] | j.f.steps)) return body;
   tn_node *rows[TN__MAX_RANGES], *cols[TN__MAX_RANGES], *steps[TN__MAX_RANGES];

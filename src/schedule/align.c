@@ -3,8 +3,9 @@
  * Such a library multiplies half floats several times as fast where each row of a matrix in memory, the result's too,
  * is a multiple of some bytes (tn__target.row_bytes).  Where that saves more than copies cost, sizes along which rows
  * lie are rounded up: operands are padded with zeros, and of the result a part is taken.  Sums of zeros more are the
- * same sums.  No copy is made of what kernels compute, which store it padded, nor of a result that kernels read.  Only
- * sizes that are known are looked at, and not whether what is read in place begins at such bytes. */
+ * same sums.  No copy is made of what kernels compute for a product alone, which store it padded, nor of a result that
+ * kernels read.  Only sizes that are known are looked at, and not whether what is read in place begins at such bytes.
+ */
 #include "schedule/fuse.h"
 
 enum { M, N, K, GROUPS };
@@ -28,31 +29,31 @@ static tn__product_size size_of(const tn_node *n, int64_t batch, const int64_t *
       .batch = (double)batch, .rows = size[M], .cols = size[N], .steps = size[K], .dtype = n->dtype};
 }
 
-/* Is x computed by a kernel?  It may stand in another order. */
-/* a choice: either is right */
-static bool is_computed(const tn_node *x) {
-  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
-  return tn__is_elementwise(x) || tn__ops[x->op].group == G_REDUCE;
-}
-
-/* Which nodes have readers that kernels are not made of elements for: libraries, and who wants the results?  These may
- * read it in another order. */
-static bool *find_whole(tn__fuse *f) {
-  bool *is = tn__arena_zalloc(f->a, f->order.n + 1);
+/* How many read each node as it stands in memory, in whichever order: libraries, and who wants the results, not kernels
+ * that compute elements of it */
+static int *count_readers(tn__fuse *f) {
+  int *n = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *n);
   for (uint32_t i = f->order.n; i-- > 0;) {
-    const tn_node *n = f->order.v[i];
-    bool passes = tn__ops[n->op].group == G_MOVE;
-    if (passes ? !is[i] : tn__is_elementwise(n) || tn__ops[n->op].group == G_REDUCE) continue;
-    for (uint32_t s = 0; s < n->nsrc; s++) {
-      const tn__info *in = tn__info_of(f, n->src[s]);
-      if (in) is[in - f->info] = true;
+    const tn_node *x = f->order.v[i];
+    bool moves = tn__ops[x->op].group == G_MOVE;
+    if (!moves && (tn__is_elementwise(x) || tn__ops[x->op].group == G_REDUCE)) continue;
+    for (uint32_t s = 0; s < x->nsrc; s++) {
+      const tn__info *in = tn__info_of(f, x->src[s]);
+      if (in) n[in - f->info] += moves ? n[i] : 1;
     }
   }
-  return is;
+  return n;
+}
+
+/* Does a kernel compute x for one reader alone?  It may be read in another order. */
+/* a choice: either is right */
+static bool is_computed(tn__fuse *f, const tn_node *x, const int *readers) {
+  while (tn__ops[x->op].group == G_MOVE) x = x->src[0];
+  return (tn__is_elementwise(x) || tn__ops[x->op].group == G_REDUCE) && readers[tn__info_of(f, x) - f->info] < 2;
 }
 
 /* a choice: no is right */
-static bool rounds_up(tn__fuse *f, const tn_node *n, bool whole, sizes *s) {
+static bool rounds_up(tn__fuse *f, const tn_node *n, const int *readers, sizes *s) {
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
   const tn__target *t = &f->dev->target;
@@ -73,7 +74,8 @@ static bool rounds_up(tn__fuse *f, const tn_node *n, bool whole, sizes *s) {
   tn__product_size now = size_of(n, batch, s->now), wanted = size_of(n, batch, s->wanted);
   unsigned odd = (s->now[along_a] % by ? TN__LEFT : 0) | (s->now[along_b] % by ? TN__RIGHT : 0) |
                  (s->now[N] % by ? TN__RESULT : 0),
-           copied = (is_computed(a) ? 0 : TN__LEFT) | (is_computed(b) ? 0 : TN__RIGHT) | (whole ? TN__RESULT : 0);
+           copied = (is_computed(f, a, readers) ? 0 : TN__LEFT) | (is_computed(f, b, readers) ? 0 : TN__RIGHT) |
+                    (readers[tn__info_of(f, n) - f->info] ? TN__RESULT : 0);
   return changes && tn__target_pads_product(t, &now, &wanted, odd, copied);
 }
 
@@ -116,14 +118,15 @@ static bool *convolve(tn__fuse *f) {
 
 tn_node *tn__align_products(tn__fuse *f) {
   tn_node **now = tn__arena_alloc(f->a, (f->order.n + 1) * sizeof *now);
-  const bool *convolves = convolve(f), *whole = find_whole(f);
+  const bool *convolves = convolve(f);
+  const int *readers = count_readers(f);
   tn__map longer;
   tn__map_init(&longer, f->a);
   for (uint32_t i = 0; i < f->order.n; i++) {
     tn_node *n = f->order.v[i], **src = tn__arena_alloc(f->a, (n->nsrc + 1) * sizeof *src);
     sizes s;
     now[i] = tn__made_again(f, n, now, src);
-    if (n->op == OP_CONTRACT && !convolves[i] && rounds_up(f, n, whole[i], &s) && tn__gemm_is_called(f, n))
+    if (n->op == OP_CONTRACT && !convolves[i] && rounds_up(f, n, readers, &s) && tn__gemm_is_called(f, n))
       now[i] = rounded_up(f->c, &longer, n, &s, src[0], src[1]);
   }
   return now[f->order.n - 1];

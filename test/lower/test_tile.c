@@ -260,6 +260,33 @@ static void edges(void **s) {
   tn_ctx_close(c);
 }
 
+/* Of each head's product, stored with all heads' values of a place side by side: a loop over these is two, by heads. */
+static float *join_heads(const char *device, const char *want, int rank, char *form, size_t size, size_t *count) {
+  float *out = NULL;
+  tn_ctx *c = open_on(device, false, rank);
+  tn_scope(c) {
+    tn_tensor *y = tn_matmul(drawn(c, TN_F32, DIMS(2, 3, 133, 90)), drawn(c, TN_F32, DIMS(2, 3, 90, 32)));
+    y = tn_contiguous(tn_reshape(tn_permute(y, (int[]){0, 2, 1, 3}, 4), DIMS(2, 133, 96)));
+    out = read_all(y, want, form, size, count);
+  }
+  tn_ctx_close(c);
+  return out;
+}
+
+static void heads_side_by_side(void **s) {
+  bool tiles;
+  const char *device = tried(&tiles);
+  char form[32], other[32];
+  size_t n = 0, m;
+  (void)s;
+  float *x = NULL, *y = join_heads("cpu", NULL, 0, other, sizeof other, &m);
+  for (int rank = 0; rank < RANKS && !x; rank++)
+    x = join_heads(device, tiles ? "slim_f32" : NULL, rank, form, sizeof form, &n);
+  assert_non_null(x);
+  assert_true(n == m);
+  compare("heads", x, y, n, TN_F32, false);
+}
+
 /* Halves that do not lie in runs, and little work that no tile divides, go the ordinary way. */
 static void others(void **s) {
   (void)s;
@@ -341,6 +368,6 @@ static void convolutions(void **s) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(choices),
                                      cmocka_unit_test(long_sums), cmocka_unit_test(edges),
-                                     cmocka_unit_test(others), cmocka_unit_test(convolutions)};
+                                     cmocka_unit_test(heads_side_by_side), cmocka_unit_test(others), cmocka_unit_test(convolutions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
