@@ -796,7 +796,7 @@ static bool has_gated_loads(const job *j) {
 static tn_node *leave_turns(job *j, uint64_t outputs) {
   const tn__target *t = j->target;
   uint64_t same = j->s.reduces || j->s.running || has_gated_loads(j) ? 0 : tn__spread_loops(&j->s) & outputs;
-  double each = (double)t->access / (double)widest(j), least = (double)t->units * THREADS_OF_UNIT;
+  double each = fmax(1, (double)t->access / (double)widest(j)), least = (double)t->units * THREADS_OF_UNIT;
   tn_node *cut[2];
   int best = -1;
   for (uint32_t k = 0; k < j->s.r.n; k++)
