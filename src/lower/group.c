@@ -21,6 +21,7 @@
  * Steps noted: flat(a,b): loops become one, their counters its quotients and remainders; pack(a,n): n neighbours in one
  * thread; tail(a,n): so, of which the last ones may be beyond the end; along(a,n): so, and values run along them;
  * several(a,n): n elements of a row, apart, in each turn of a thread;
+ * turns(a,n): n turns of loop a, which store the same, in a thread;
  * draws(a): what these draw at random stands in front of their loop (neighbours.c). */
 #include "ir/build.h"
 #include "lower/lower.h"
@@ -42,7 +43,9 @@ enum {
   STEPS_OF_BLOCK = 4, /* threads of a block, in times of those that run in step, where a unit is to have several */
   BLOCKS_OF_UNIT = 8, /* of small groups, at least, if several make one */
   MOST_WHOLE = 8,     /* turns of a loop that may all be one thread's, */
-  MUCH_SAME = 16      /* for as many loads that are the same in all of them */
+  MUCH_SAME = 16,     /* for as many loads that are the same in all of them */
+  MOST_SAME = 8,      /* turns that store the same, one thread's, */
+  THREADS_OF_UNIT = 512 /* where so many are left that only store */
 };
 
 typedef struct job {
@@ -774,11 +777,64 @@ static bool looks_up(const job *j) {
   return false;
 }
 
+/* How far a turn of range k moves the first store */
+/* a choice: any is right */
+static int64_t stored_apart(const job *j, uint32_t k) {
+  const tn_node *first = leading(j, 1ull << k);
+  int64_t by = first ? tn__stride(&j->s.r, first->src[1], k) : TN__IRREGULAR;
+  return by == TN__IRREGULAR ? 0 : by < 0 ? -by : by;
+}
+
+static bool has_gated_loads(const job *j) {
+  for (uint32_t i = 0; i < j->s.r.order.n; i++)
+    if (j->s.r.order.v[i]->op == OP_LOAD && tn__gate_of(j->s.r.order.v[i])) return true;
+  return false;
+}
+
+/* Of an outputs' loop along which what is stored is the same, turns that a thread goes through alone, as an array that
+ * was spread is copied: it then works out once for all of them what it stores, and where that lies.  (Compilers do not
+ * put in front of the turns what is only loaded if a gate holds, nor what is made of it: read in SASS.)  Threads that
+ * run in step still store what lies side by side, and there are enough of them.  NULL: there is no such loop. */
+/* a choice: none is right */
+static tn_node *leave_turns(job *j, uint64_t outputs) {
+  const tn__target *t = j->target;
+  uint64_t same = j->s.reduces || j->s.running || has_gated_loads(j) ? 0 : tn__spread_loops(&j->s) & outputs;
+  double each = fmax(1, (double)t->access / (double)widest(j)), least = (double)t->units * THREADS_OF_UNIT;
+  tn_node *cut[2];
+  int best = -1;
+  for (uint32_t k = 0; k < j->s.r.n; k++)
+    if ((same >> k & 1) && (best < 0 || stored_apart(j, k) > stored_apart(j, (uint32_t)best))) best = (int)k;
+  if (best < 0 || stored_apart(j, (uint32_t)best) < (int64_t)each * t->subgroup) return NULL;
+  tn_node *x = j->s.r.range[best];
+  int64_t n = MOST_SAME;
+  while (n > 1 && (!tn__divisible(x->src[0], n) || tn__volume(&j->s, outputs) < (double)n * each * least)) n /= 2;
+  if (n < 2) return NULL;
+  tn_node *inner[TN__MAX_RANGES];
+  uint64_t within = 0;
+  for (uint32_t k = 0; k < j->s.r.n; k++)
+    if ((outputs >> k & 1) && stored_apart(j, k) < stored_apart(j, (uint32_t)best)) within |= 1ull << k;
+  uint32_t ninner = in_order(j, within, inner);
+  tn__sb_printf(j->note, " turns(%lld,%lld)", tn__id_of(x), (long long)n);
+  j->body = tn__cut(j->l, j->body, x, n, AX_LOOP, AX_LOOP, cut);
+  look(j);
+  if (ninner > 1) flatten(j, inner, ninner, AX_LOOP); /* neighbours are told by one loop */
+  look(j);
+  return cut[1];
+}
+
+/* The outputs' loops that threads share out, but for those that one goes through alone */
+static uint64_t shared_out(const job *j, const tn_node *turns) {
+  uint64_t rows = tn__rows_of(&j->s);
+  return turns ? rows & ~(1ull << tn__range_at(&j->s.r, turns)) : rows;
+}
+
 static int share_threads(job *j) {
   uint64_t rows = tn__rows_of(&j->s);
+  tn_node *turns = leave_turns(j, rows & ~bounding(&j->s, rows));
+  rows = shared_out(j, turns);
   bool lanes = rows & ~bounding(&j->s, rows);
   if (!lanes || !run_in_threads(j)) pack_outputs(j, rows & ~bounding(&j->s, rows));
-  rows = tn__rows_of(&j->s);
+  rows = shared_out(j, turns);
   tn_node *x[TN__MAX_RANGES];
   uint32_t n = in_order(j, rows & ~bounding(&j->s, rows), x);
   if (!n) {
@@ -799,7 +855,7 @@ static int share_threads(job *j) {
     cut_whole(j, flat, group, chunk_of(j, outputs), AX_LOOP, &flat);
   if (looks_up(j)) j->body = tn__simplify_accesses(j->c, j->a, j->body);
   look(j);
-  make_global(j, tn__rows_of(&j->s) & of_axis(&j->s.r, AX_LOOP));
+  make_global(j, shared_out(j, turns) & of_axis(&j->s.r, AX_LOOP));
   tn__sb_printf(j->note, " threads(%d)", group);
   return group;
 }

@@ -4,7 +4,7 @@
  * updates.  As items of their own, the first need not wait for what the updates are made of, or put in order by: a
  * device that records finds of each what it waits for (order.c).  The first takes half the room, or the others would
  * have to wait until all its blocks have begun: devices start kernels' blocks in the order in which these come; but not
- * if it waits for them itself (schedule/touched.c). */
+ * if it waits for them itself. */
 #include "lower/launch_extent.h"
 #include "run/crew.h"
 

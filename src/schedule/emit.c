@@ -204,8 +204,9 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
   idx[0] = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, tn__add(c, size, tn__int(c, -1))), zero);
   for (uint32_t i = 1; i < n->rank; i++) idx[i] = d->ranges->src[s + i - 1];
   /* what one update is added to need not be looked up where all of it is one number */
-  bool known = own_places && upd->dtype == n->dtype && tn__is_over_number(n);
-  if (known) upd = tn__added_to_number(c, n, upd);
+  bool number = own_places && upd->dtype == n->dtype && tn__is_over_number(n);
+  bool known = number || tn__is_covered(&f->dev->target, n);
+  if (number) upd = tn__added_to_number(c, n, upd);
   return store(f, known ? OP_STORE : OP_STOREADD, tn__combines_by(n), after(c, buf, copy),
                tn__layout_at(f, n, idx), upd, valid, d->ranges->src, d->ranges->nsrc);
 }

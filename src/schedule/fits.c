@@ -142,6 +142,38 @@ static bool fits_scan(tn__fuse *f, const tn_node *n, const tn__demand *d, uint32
   return at->op == OP_RANGE && tn__ranges_in(f, d->idx, NULL, g->env, &opaque) == all && !opaque;
 }
 
+enum { BY_KERNEL = 1, BY_OTHERS = 2 };
+
+/* A product that kernel k will compute: one of the nodes that come next, which it wants, moved, or with something made
+ * of it element by element, and which nobody else wants, nor is n made of it.  NULL: none, as few nodes tell. */
+/* a choice: any is right */
+static const tn_node *coming_product(tn__fuse *f, const tn_node *n, int k) {
+  uint32_t end = (uint32_t)(tn__info_of(f, n) - f->info);
+  const tn_node *found = NULL;
+  tn__map wanted;
+  tn__mark work = tn__arena_mark(f->a);
+  tn__map_init(&wanted, f->a);
+  for (uint32_t s = 0; s < n->nsrc; s++) tn__map_put(&wanted, (uintptr_t)n->src[s], BY_OTHERS);
+  for (uint32_t i = end; i && end - i < MAX_LOOKED_AT && !found;) {
+    const tn__info *in = &f->info[--i];
+    const tn_node *x = f->order.v[i];
+    uint64_t by = 0;
+    tn__map_get(&wanted, (uintptr_t)x, &by);
+    for (uint32_t j = 0; j < in->want.n; j++) by |= in->want.v[j].k == k ? BY_KERNEL : BY_OTHERS;
+    if (in->must || in->readers.n) by |= BY_OTHERS;
+    if (by == BY_KERNEL && x->op == OP_CONTRACT && !tn__is_called(in)) found = x;
+    bool moves = tn__ops[x->op].group == G_MOVE && x->op != OP_FOLD;
+    bool passes = by == BY_KERNEL && (moves || tn__is_elementwise(x));
+    for (uint32_t s = 0; s < x->nsrc; s++) {
+      uint64_t before = 0;
+      tn__map_get(&wanted, (uintptr_t)x->src[s], &before);
+      tn__map_put(&wanted, (uintptr_t)x->src[s], before | (passes ? BY_KERNEL : BY_OTHERS));
+    }
+  }
+  tn__arena_rewind(f->a, work);
+  return found;
+}
+
 /* Is node `at` one of the sources of those up to `end`? */
 static bool is_wanted_before(const tn__fuse *f, uint32_t at, uint32_t end) {
   for (uint32_t i = at + 1; i < end; i++)
@@ -312,7 +344,10 @@ bool tn__fuse_fits(tn__fuse *f, tn_node *n, const tn__demand *d) {
   const tn__seed *g = &f->seeds.v[d->k];
   if (set & ~outs) return (before & ~set) == 0 && !g->few && stays_parallel(f, n, d, tn__extents(env, outs));
   /* what a product's rows or columns have in common of a sum would keep threads from sharing out the product */
-  if (f->dev->target.group && g->product && !g->keeps && set != outs && !rests_on(f, n, g->product)) return false;
+  if (f->dev->target.group && !g->keeps && set != outs) {
+    const tn_node *product = g->product ? g->product : coming_product(f, n, d->k);
+    if (product && !rests_on(f, n, product)) return false;
+  }
   for (uint32_t i = 0; i < g->chain.n; i++)
     if ((g->chain.v[i] & set) != set && (g->chain.v[i] & set) != g->chain.v[i]) return false;
   double rows = tn__extents(env, set);

@@ -137,6 +137,14 @@ static void inline_gather(tn__fuse *f, tn_node *n, tn__demand *d) {
   tn__demand_child(f, n, d, 1, d->idx->src, d->gate, d->env);
 }
 
+/* Of a choice: the only source that is wanted at d, by its place, or since updates cover the other one; else 0 */
+static int branch_of(tn__fuse *f, tn_node *n, const tn__demand *d) {
+  const tn__seed *g = &f->seeds.v[d->k];
+  const tn_node *root = g->roots.n ? g->roots.v[0] : NULL;
+  bool base = root && root->op == OP_SCATTER && root->src[0] == n && d->env == g->env && !d->gate;
+  return base && tn__is_covered(&f->dev->target, root) ? 2 : tn__join_branch(f, n, d->idx->src);
+}
+
 void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   tn_node *idx[TN_MAX_RANK + 1], *gate = d->gate;
   f->seeds.v[d->k].size++;
@@ -153,7 +161,7 @@ void tn__demand_inline(tn__fuse *f, tn_node *n, tn__info *in, tn__demand *d) {
   }
   if (tn__is_elementwise(n)) {
     if (n->dtype == TN__INDEX && n->rank == 0) return; /* a size: it is its own value */
-    if ((d->branch = tn__join_branch(f, n, d->idx->src))) {
+    if ((d->branch = branch_of(f, n, d))) {
       tn__demand_child(f, n, d, d->branch, d->idx->src, gate, d->env);
       return;
     }
@@ -473,7 +481,7 @@ static void choose_library(tn__fuse *f, tn_node *n, tn__info *in) {
 static void decide(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || n->op == OP_SINK) return;
-  if (n->dtype == TN__INDEX && !in->must && !in->want.n) return;
+  if (!in->must && !in->want.n && !in->readers.n) return; /* a choice of which one branch is wanted has left it out */
   choose_library(f, n, in);
   if (tn__must_store(f, n, in)) {
     materialise(f, n, in);

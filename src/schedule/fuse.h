@@ -25,7 +25,7 @@ typedef struct tn__demand {
   tn_node *idx, *gate, *env;
   tn_node *child_idx[3], *child_gate[3]; /* where its sources are wanted, once it has been inlined */
   int before;                            /* the demand of the same kernel before this one, -1 */
-  /* of a choice that the place decides: the only source that is wanted; else 0 */
+  /* of a choice that the place decides, or updates that cover a source: the only one that is wanted; else 0 */
   int branch;
   tn_node *ranges;                       /* LIST of the ranges a reduction opens here */
   tn_node *value;                        /* the element, once emitted */
@@ -130,6 +130,9 @@ const tn_node *tn__spans_of(const tn__target *t, const tn_node *n);
 bool tn__has_own_places(const tn__target *t, const tn_node *n);
 /* Is what it adds to one number all over? */
 bool tn__is_over_number(const tn_node *n);
+/* Is what it adds to -0 wherever an update goes, and has threads to do it at once?  Then what else would be there is as
+ * well computed everywhere and stored, and updates are stored in its place (touched.c). */
+bool tn__is_covered(const tn__target *t, const tn_node *n);
 /* x added to it; x itself, whose NaN keep their bits, where it changes none */
 tn_node *tn__added_to_number(tn_ctx *c, const tn_node *n, tn_node *x);
 /* Is it a scatter into x[outer, places, inner], flat, of updates [outer, updates, inner], each of which goes to a place
@@ -139,6 +142,8 @@ typedef struct tn__lines {
   int64_t outer, places, inner, updates;
 } tn__lines;
 bool tn__scatter_lines(tn_ctx *c, const tn_node *n, tn__lines *out);
+/* Where the updates of scatter n go, as it was given: what is no place goes nowhere, and need not be told first. */
+tn_node *tn__scatter_places(const tn_node *n);
 
 /* Does a library compute it? */
 static inline bool tn__is_called(const tn__info *in) { return in->gemm || in->conv; }

@@ -124,6 +124,15 @@ static bool is_along(const flat *f, const int64_t *size, uint32_t rank, uint32_t
   return true;
 }
 
+tn_node *tn__scatter_places(const tn_node *n) {
+  tn_node *to = n->src[1], *bare;
+  int64_t places, nowhere;
+  if (!tn__const_int(n->dim[0], &places) || places < 1) return to;
+  if (to->op != OP_WHERE || !is_splat(to->src[2], &nowhere) || nowhere >= 0) return to;
+  bare = unbound(to->src[1], places);
+  return holds_inside(to->src[0], bare, places) ? bare : to;
+}
+
 bool tn__scatter_lines(tn_ctx *c, const tn_node *n, tn__lines *out) {
   tn_node *to = n->src[1], *inside = NULL, *sum = to;
   int64_t places, size[TN_MAX_RANK], nowhere;

@@ -49,6 +49,37 @@ bool tn__has_own_places(const tn__target *t, const tn_node *n) {
   return t->group && n->src[1]->op == OP_DISTINCT && n->dim[0]->lo > 1;
 }
 
+static bool is_number(const tn_node *x, double v) {
+  const tn_node *number = number_of(x);
+  return number->op == OP_CONST && (uint64_t)number->ints[0] == tn__eval_from_double(number->dtype, v);
+}
+
+/* What x is at its first axis' places, which is the same along all others */
+static const tn_node *of_places(const tn_node *x) {
+  while (x->op == OP_EXPAND || x->op == OP_RESHAPE) {
+    const tn_node *y = x->src[0];
+    if (!x->rank || !y->rank || x->dim[0] != y->dim[0]) break;
+    for (uint32_t i = 1; i < y->rank; i++)
+      if (!tn__is_int_const(y->dim[i], 1)) return x;
+    x = y;
+  }
+  return x;
+}
+
+/* Does it tell to which places a scatter's updates go, which are all different: how many of them is not 0? */
+static bool tells_places(const tn_node *x, const tn_node *to) {
+  const tn_node *asked = of_places(x), *count = asked->op == OP_NE ? of_places(asked->src[0]) : asked;
+  return asked->op == OP_NE && is_number(asked->src[1], 0) && count->op == OP_SCATTER && count->rank == 1 &&
+         to->rank == 1 && tn__combines_by(count) == OP_ADD && count->src[1] == to && is_number(count->src[0], 0) &&
+         is_number(count->src[2], 1);
+}
+
+bool tn__is_covered(const tn__target *t, const tn_node *n) {
+  if (!tn__has_own_places(t, n) || n->src[2]->dtype != n->dtype || !tn__is_float(n->dtype)) return false;
+  const tn_node *base = n->src[0];
+  return base->op == OP_WHERE && is_number(base->src[1], -0.0) && tells_places(base->src[0], n->src[1]);
+}
+
 tn_node *tn__added_to_number(tn_ctx *c, const tn_node *n, tn_node *x) {
   const tn_node *number = number_of(n->src[0]);
   uint64_t none = tn__is_float(number->dtype) ? tn__eval_from_double(number->dtype, -0.0) : 0;

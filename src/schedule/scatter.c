@@ -620,7 +620,7 @@ static tn_node *by_tables(tn_ctx *c, const tn__lines *l, tn_node *base, tn_node 
 
 /* The scatter n, which stands in that graph, converted */
 static tn_node *in_parallel(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_node *n, int dtype) {
-  tn_node *idx = n->src[1], *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
+  tn_node *idx = tn__scatter_places(n), *upd = n->src[2], *places = n->dim[0], *base = base_of(c, n->src[0], dtype);
   tn_node *count = tn__numel(c, idx), *sum;
   ways w = weigh(c, t, graph, n, dtype);
   idx = tn__cast(c, tn__reshape(c, idx, &count, 1), TN_I64);

@@ -1,24 +1,23 @@
 /* Scatters to few places of many, of whose result something is computed.  If sums stood in memory for that, all of the
- * base would be copied, have few sums added, and be read again.  What is computed is computed of the base instead, but
- * for the places that updates go to, and of these once more, of what they become: as few as there are updates.
+ * base would be copied, have few sums added, and be read again.  What is computed is computed of the base instead, at
+ * all places, and of those that updates go to once more, of what they become: as few as there are updates.
  *
- * A bit for each place says whether any update goes there.  What is computed is -0 where one does, which is what adding
- * to leaves any number as it is, so that the places' own values are added there, each by the update that takes the sum.
+ * What is computed counts as -0 where an update goes, which is what adding to leaves any number as it is, so that the
+ * places' own values are added there, each by the update that takes the sum.  Nobody asks where that is: the kernel
+ * computes and stores all, and what is added to -0 takes the place of what it stored there (tn__is_covered).  So the
+ * base need not wait for what tells which updates go to the same place.
  *
- * Needs scatters that go to places of their own (op DISTINCT; scatter.c), so that each bit is added once. */
+ * Needs scatters that go to places of their own (op DISTINCT; scatter.c). */
 #include "device/device.h"
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include "schedule/ordered.h"
 #include "tensor/operands.h"
 #include "tensor/scan.h"
-#include <math.h>
 
 enum {
-  WORD = 32,         /* bits of a word */
   FEW = 8,           /* times as many places as updates, or more */
-  ASK = 40,          /* multiply-adds in the time of an update that asks another one, as in scatter.c */
-  LEAST_LAUNCHES = 4 /* of which two are added, each of which all wait for */
+  LEAST_LAUNCHES = 1 /* in whose time what is spared is moved, at least */
 };
 
 typedef struct region {
@@ -71,34 +70,23 @@ static bool find_region(tn_ctx *c, const tn__nodes *all, tn_node *scatter, regio
   return r->root && r->root != scatter && tn__is_float(r->root->dtype);
 }
 
-/* Are there so few updates beside places that these are sooner moved twice less?  They wait for what puts updates in
- * order of place, or tells which of them go to the same one, as a copy would not. */
+/* Are there so few updates beside places that these are sooner moved twice less? */
 /* a choice: no is right */
 static bool is_worth(const tn__target *t, const tn_node *n) {
   const tn_node *to = n->src[1];
   double bytes = (double)tn__size_of(n->dtype) * tn__numel_guess(n);
   double moves = 2 * tn__move_work(t) * bytes / sizeof(float);
   int64_t places, updates;
-  if (!(t->adds & sizeof(int32_t)) || to->rank != 1 || !tn__is_float(n->dtype)) return false;
+  if (to->rank != 1 || !tn__is_float(n->dtype)) return false;
   if (!tn__const_int(n->dim[0], &places) || !tn__const_int(to->dim[0], &updates)) return false;
-  double each = (double)updates, order = fmin(ASK * each * each, tn__order_work(t, places, each));
-  return updates <= places / FEW && moves > order + LEAST_LAUNCHES * tn__target_launch_guess(t);
+  return updates <= places / FEW && moves > LEAST_LAUNCHES * tn__target_launch_guess(t);
 }
 
-/* Whether an update goes to each place of n: bool, of n's shape */
-static tn_node *are_touched(tn_ctx *c, const tn_node *n, tn_node *to) {
-  tn_node *size = tn__int(c, (n->dim[0]->hi + WORD - 1) / WORD), *none = tn__literal_like(c, to, -1);
-  tn_node *bits = tn__literal_like(c, to, WORD), *inside = tn__op2(c, OP_LE, tn__literal_like(c, to, 0), to);
-  tn_node *bit = tn__cast(c, tn__op2(c, OP_MOD, to, bits), TN_U32);
-  bit = tn__op2(c, OP_SHL, tn__literal_like(c, bit, 1), bit);
-  tn_node *words = tn__scalar_to(c, tn__const_bits(c, TN_U32, 0), &size, 1);
-  words = tn__scatter(c, words, tn__where(c, inside, tn__op2(c, OP_IDIV, to, bits), none), bit);
-  tn__dims all = {.rank = 2, .d = {size, tn__int(c, WORD)}};
-  tn_node *word = tn__expand(c, tn__add_axis(c, words, 1), all.d);
-  word = tn__op2(c, OP_SHR, word, tn__cast(c, tn__place(c, &all, 1), TN_U32));
-  word = tn__op2_bits(c, OP_AND, word, 1);
-  word = tn__first_of(c, tn__merge_axes(c, word, 0, 2), 0, n->dim[0]);
-  return tn__over(c, tn__op2(c, OP_NE, word, tn__literal_like(c, word, 0)), n->dim, n->rank);
+/* Whether an update goes to each place of the scatter n: bool, of n's shape */
+static tn_node *are_touched(tn_ctx *c, const tn_node *n) {
+  tn_node *to = n->src[1], *none = tn__const_bits(c, TN_U8, 0), *one = tn__const_bits(c, TN_U8, 1);
+  tn_node *count = tn__scatter(c, tn__scalar_to(c, none, n->dim, 1), to, tn__scalar_to(c, one, to->dim, 1));
+  return tn__over(c, tn__op2(c, OP_NE, count, tn__literal_like(c, count, 0)), n->dim, n->rank);
 }
 
 /* x, which lies as the scatter does, where updates go to, [updates, ...]: in the region of what is there after that */
@@ -137,7 +125,7 @@ tn_node *tn__schedule_touched(tn_ctx *c, tn_node *sink, const tn__target *t) {
     if (!found(c, t, &all, &r)) break;
     tn_node *n = r.scatter, *rest = tn__substitute(c, r.root, &n, n->src, 1);
     tn_node *nothing = tn__scalar_to(c, tn__const_num(c, rest->dtype, -0.0), rest->dim, rest->rank);
-    rest = tn__where(c, are_touched(c, n, n->src[1]), nothing, rest);
+    rest = tn__where(c, are_touched(c, n), nothing, rest);
     rest = tn__scatter(c, rest, n->src[1], where_touched(c, &r, &all));
     sink = tn__substitute(c, sink, &r.root, &rest, 1);
   }

@@ -128,6 +128,34 @@ static void drawn(void **state) {
   if (tails("ref:sm_90") == before) fail_msg("random numbers: no packs");
 }
 
+/* Of rows that are all the same a thread stores several turns of what it has worked out once, in packs of a row: also
+ * where the row is one that others stand around, and not where it is shorter than what threads in step store. */
+static void spread_rows(void **state) {
+  static const struct {
+    const char *dtype;
+    int outer, rows, a, b;
+    bool turns;
+  } of[] = {{"f32", 1, 32, 48, 16, true}, {"f16", 1, 32, 48, 16, true}, {"u8", 2, 32, 48, 32, true},
+            {"f32", 3, 16, 48, 16, true}, {"f64", 1, 37, 48, 16, false}, {"f32", 1, 1024, 3, 8, false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+    char text[1024];
+    const char *t = of[i].dtype;
+    int o = of[i].outer, n = of[i].rows, a = of[i].a, b = of[i].b;
+    snprintf(text, sizeof text,
+             "%%1 = param %s[%d,%d,%d] %d %d %d {0 0}\n%%2 = permute %s[%d,%d,%d] %%1 {0 2 1}\n"
+             "%%3 = reshape %s[%d,1,%d,%d] %%2 %d 1 %d %d\n%%4 = expand %s[%d,%d,%d,%d] %%3 %d %d %d %d\n"
+             "%%5 = abs %s[%d,%d,%d,%d] %%4\n%%6 = sink void %%5 {\"outputs\"}\n",
+             t, o, a, b, o, a, b, t, o, b, a, t, o, b, a, o, b, a, t, o, n, b, a, o, n, b, a, t, o, n, b, a);
+    tn_ctx *c = open_small("ref:sm_90", NULL);
+    uint64_t before = coverage_of("step", "ref:sm_90:turns"), packs = coverage_of("step", "ref:sm_90:pack");
+    agree(c, "rows that are the same", text);
+    tn_ctx_close(c);
+    bool has = coverage_of("step", "ref:sm_90:turns") > before, packed = coverage_of("step", "ref:sm_90:pack") > packs;
+    if (has != of[i].turns || !packed) fail_msg("row %zu: turns %d, packs %d", i, has, packed);
+  }
+}
+
 /* Any length up to a bound */
 static void symbolic(void **state) {
   (void)state;
@@ -212,7 +240,8 @@ static void columns_of_a_group(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(odd_lengths), cmocka_unit_test(drawn),
-                                     cmocka_unit_test(symbolic), cmocka_unit_test(joined),
-                                     cmocka_unit_test(pieces), cmocka_unit_test(columns_of_a_group)};
+                                     cmocka_unit_test(spread_rows), cmocka_unit_test(symbolic),
+                                     cmocka_unit_test(joined), cmocka_unit_test(pieces),
+                                     cmocka_unit_test(columns_of_a_group)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -287,6 +287,32 @@ static void heads_side_by_side(void **s) {
   compare("heads", x, y, n, TN_F32, false);
 }
 
+/* Sums that a product's rows have in common are another kernel's, in whichever order the product and what is added to
+ * it are written, and however that is moved: the product's kernel has tiles. */
+static void beside_sums(void **s) {
+  (void)s;
+  enum { AS_IT_IS, MOVED, MADE_OF, WAYS };
+  tn_ctx *c = open_on("ref:sm_90", false, 0);
+  for (int way = 0; way < 2 * WAYS; way++) tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *a = tn_program_input(p, "a", TN_F32, DIMS(19, 16384)),
+                *b = tn_program_input(p, "b", TN_F32, DIMS(19, 1607)),
+                *x = tn_program_input(p, "x", TN_F32, DIMS(16384, 1607)),
+                *product = tn_matmul(tn_transpose(a, 0, 1), b), *sum = tn_sum(a, (int[]){0}, 1, false);
+      tn_tensor *more = tn_mul(tn_reshape(sum, DIMS(16384, 1)), x);
+      if (way / 2 == MADE_OF) product = tn_neg(product);
+      if (way / 2 == MOVED) product = tn_transpose(product, 0, 1), more = tn_transpose(more, 0, 1);
+      tn_tensor *y = way % 2 ? tn_add(more, product) : tn_add(product, more);
+      tn_program_output(p, "y", way / 2 == MOVED ? tn_transpose(y, 0, 1) : y);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      if (!text || !strstr(text, " tile(")) fail_msg("way %d: %s", way, text);
+      tn_string_free(text);
+      tn_program_close(p);
+    }
+  tn_ctx_close(c);
+}
+
 /* Halves that do not lie in runs, and little work that no tile divides, go the ordinary way. */
 static void others(void **s) {
   (void)s;
@@ -366,8 +392,9 @@ static void convolutions(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(choices),
-                                     cmocka_unit_test(long_sums), cmocka_unit_test(edges),
-                                     cmocka_unit_test(heads_side_by_side), cmocka_unit_test(others), cmocka_unit_test(convolutions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products),           cmocka_unit_test(choices),
+                                     cmocka_unit_test(beside_sums),        cmocka_unit_test(long_sums),
+                                     cmocka_unit_test(heads_side_by_side), cmocka_unit_test(edges),
+                                     cmocka_unit_test(others),             cmocka_unit_test(convolutions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

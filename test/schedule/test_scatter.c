@@ -270,6 +270,28 @@ static void test_way_of_rows(void **s) {
   tn_ctx_close(c);
 }
 
+/* Few numbers ask each other, of the places as they were given, in one kernel: which of them go to the same place, and
+ * what their sum is. */
+static void test_asked_at_once(void **s) {
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  for (int along = 0; along < 2; along++) tn_scope(c) {
+      tn_dim places = 3449450, n = 2048;
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *base = tn_program_input(p, "base", TN_F32, &places, 1), *to = tn_program_input(p, "to", TN_I64, &n, 1),
+                *upd = tn_program_input(p, "upd", TN_F32, &n, 1);
+      tn_tensor *sum = along ? tn_scatter_add(base, 0, to, upd) : tn_index_add(base, 0, to, upd);
+      assert_int_equal(tn_program_output(p, "sum", sum), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      int kernels = count_of(text, " = call void ");
+      if (kernels != 2) fail_msg("%d kernels:\n%s", kernels, text);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
+}
+
 static int kernels_of_sum(tn_ctx *c, const tn_dim *base, int axis, tn_dim updates, bool over_zeros, bool turned) {
   tn_program *p = tn_program_begin(c);
   tn_dim shape[2] = {base[0], base[1]};
@@ -669,7 +691,8 @@ int main(void) {
       cmocka_unit_test(test_asked),         cmocka_unit_test(test_without_launches),
       cmocka_unit_test(test_halves),        cmocka_unit_test(test_lines),
       cmocka_unit_test(test_way_of_lines),  cmocka_unit_test(test_what_lines_ask),
-      cmocka_unit_test(test_way_of_rows),   cmocka_unit_test(test_read_again), cmocka_unit_test(test_owned_halves),
+      cmocka_unit_test(test_way_of_rows),   cmocka_unit_test(test_asked_at_once),
+      cmocka_unit_test(test_read_again),    cmocka_unit_test(test_owned_halves),
       cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),
       cmocka_unit_test(test_text),          cmocka_unit_test(test_narrow_rows),
       cmocka_unit_test(test_looked_up_once), cmocka_unit_test(test_any_number),
