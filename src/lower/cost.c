@@ -67,6 +67,10 @@ enum {
 };
 static const double MOST_OF = 0.75; /* of a sector: so much is as good as all */
 static const double STORED_PART = 1.4; /* whole sectors in the time of one of which a part is stored */
+/* Times as long as otherwise takes what asks for parts of rows' lines, by warps that meet in each turn: f32[41863,352]
+ * normalized by groups across 8 rows took 45 to 49 us on an H200, by groups of one row 31 to 33; softmax of
+ * bf16[50832,360] and its gradient 51 and 74, by warps 34 and 57. */
+static const double LINE_PART = 1.45;
 static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier; */
 static const double BRANCH = 80; /* and until what stands behind a branch has begun, though none takes it (measured) */
 
@@ -94,6 +98,7 @@ typedef struct touch { /* by an access to a buffer */
   bool again;                 /* the group, or those beside it, touched these before, */
   bool strewn;                /* it loads by loaded numbers */
   bool shared;                /* and all groups touch the same */
+  bool parted;                /* threads in step, which meet others, ask for parts of lines of several rows */
 } touch;
 
 typedef struct look {
@@ -321,6 +326,8 @@ static void look_at(look *l, tn_node *n) {
     waits = tn__axis_of(o->range) != AX_GLOBAL ? o : NULL;
     break;
   }
+  bool rows_apart = active > 1 && llabs(base[1] - base[0]) * size >= SECTORS * t->sector;
+  x.parted = l->p->across && rows_apart && x.lines * SECTORS >= 2 * x.sectors;
   double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident,
          bytes = active * (double)(size * run);
   x.of_group = x.from_unit = x.sectors;
@@ -756,7 +763,7 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   look l = look_at_part(a, k, p, t, stage);
   /* a unit goes through whole blocks: some are done while others have one more */
   double sectors = 0, near = 0, stored = 0, lines = 0, units = l.blocks / ceil(l.blocks / l.units),
-         side = fmin(l.resident * l.units, l.blocks), common = 0;
+         side = fmin(l.resident * l.units, l.blocks), common = 0, parted = 0;
   for (uint32_t i = 0; i < l.touched.n; i++)
     if (stays_in_unit(&l, &l.touched.v[i])) common += l.touched.v[i].of_group * t->sector;
   for (uint32_t i = 0; i < l.touched.n; i++) {
@@ -767,7 +774,9 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
          in_far = x->again && bytes * side <= t->far / 2;
     near += in_unit ? 0 : x->from_unit * x->alone * l.blocks;
     stored += x->from_unit * x->stored * l.blocks;
-    sectors += x->again && (in_unit || in_far) ? 0 : x->of_all;
+    double from_memory = x->again && (in_unit || in_far) ? 0 : x->of_all;
+    sectors += from_memory;
+    parted += x->parted ? from_memory : 0;
     lines += once_more ? 0 : x->requests * fmax(x->lines, x->sectors / SECTORS) * l.blocks;
   }
   double memory = (double)t->rate * t->units / (double)t->balance * sizeof(float);
@@ -783,6 +792,7 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   bool full = !stage && l.blocks >= l.resident * l.units;
   double alone = l.waiting + (full ? l.branches * BRANCH : 0) + l.work / (l.warps * TN__LANES);
   time = fmax(time, fmax(1, l.blocks / (l.resident * l.units)) * ((double)t->latency + alone / l.clock));
+  time *= 1 + (LINE_PART - 1) * parted / fmax(1, sectors);
   return time + l.asking / l.clock; /* those that begin together ask together, which no other hides */
 }
 
