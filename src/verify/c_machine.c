@@ -4,7 +4,6 @@
 
 enum { RUNS, WAITS, DONE };
 enum { SORTED_STEP = 5 }; /* between numbers that stand in order */
-enum { MOST_IN_TABLE = 1 << 20 };
 
 typedef struct sending { /* a copy under way */
   tn__exact_cell from;
@@ -34,24 +33,10 @@ void tn__exact_memory_open(tn__exact_memory *m, tn__arena *a, uint64_t seed, uin
                            const int64_t *size, const uint8_t *holds) {
   *m = (tn__exact_memory){.arena = a, .seed = seed, .nbuf = nbuf, .dtype = dtype, .size = size, .holds = holds};
   tn__map_init(&m->place, a);
-  m->element = tn__arena_zalloc(a, (nbuf + 1) * sizeof *m->element);
-}
-
-/* Neighbours in a buffer are neighbours in a table of it, as they are not in a map.  NULL: it is too large
- * for one, or no buffer. */
-static uint32_t *in_table(tn__exact_memory *m, uint32_t object, int64_t at) {
-  if (object >= m->nbuf || m->size[object] > MOST_IN_TABLE) return NULL;
-  if (!m->element[object])
-    m->element[object] = tn__arena_zalloc(m->arena, (size_t)m->size[object] * sizeof **m->element);
-  return &m->element[object][at / (int64_t)tn__size_of(m->dtype[object])];
 }
 
 void tn__exact_memory_clear(tn__exact_memory *m) {
   tn__map_clear(&m->place);
-  for (uint32_t i = 0; i < m->cell.n; i++) {
-    uint32_t *number = in_table(m, m->cell.v[i].object, m->cell.v[i].at);
-    if (number) *number = 0;
-  }
   m->cell.n = 0;
   memset(m->last, 0, sizeof m->last);
 }
@@ -82,9 +67,7 @@ tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_
   }
   uint32_t *last = &m->last[object % (sizeof m->last / sizeof *m->last)], near = near_last(m, *last, object, at);
   if (near != UINT32_MAX) return &m->cell.v[*last = near];
-  uint32_t *number = in_table(m, object, at);
-  if (number && *number) return &m->cell.v[*last = *number - 1];
-  if (!number && tn__map_get(&m->place, key, &known)) return &m->cell.v[*last = (uint32_t)known];
+  if (tn__map_get(&m->place, key, &known)) return &m->cell.v[*last = (uint32_t)known];
   tn__exact_cell fresh = {.object = object, .at = at, .dtype = (uint8_t)dtype};
   if (buffer) {
     int64_t element = at / (int64_t)tn__size_of(m->dtype[object]);
@@ -93,9 +76,8 @@ tn__exact_cell *tn__exact_memory_at(tn__exact_memory *m, uint32_t object, int64_
   } else { /* nobody wrote it, where loops are cut short; texts convert it on the way */
     fresh.val = tn__is_float(dtype) ? tn__exact_const(dtype, 0) : tn__exact_int(0);
   }
+  tn__map_put(&m->place, key, m->cell.n);
   tn__vec_push(m->arena, &m->cell, fresh);
-  if (number) *number = m->cell.n;
-  else tn__map_put(&m->place, key, m->cell.n - 1);
   return &m->cell.v[*last = m->cell.n - 1];
 }
 

@@ -32,8 +32,7 @@ typedef struct tn__exact_memory {
   const uint8_t *holds;  /* TN__HOLDS_... */
   const int64_t *number; /* integers that inputs hold among others */
   uint32_t nnumber;
-  tn__map place;      /* -> cell, of what is not in `element` */
-  uint32_t **element; /* of buffers that are not too large: by element its cell, counted from 1; NULL: not touched */
+  tn__map place;
   tn__vec(tn__exact_cell) cell; /* in the order in which they were touched first */
   uint32_t last[16];            /* of objects, by their number's last bits: the cell that was touched last */
 } tn__exact_memory;
