@@ -9,6 +9,7 @@ TSAN_OTHERS = run.programs run.bad_input tensor.handles
 VALGRIND_TESTS ?= 'base_[mc]*' ir_shape ir_index ir_spec device_pool 'data_*' 'tensor_*' run_alloc
 CLANG_MODULES = base data device grad ir nn prove rewrite tensor
 COQ_TESTS = ^prove\.(coq|doors_slow)$$
+ASAN_TESTS = --label-exclude '^(house|slow)$$' --exclude-regex '$(COQ_TESTS)'
 # What the interpreter stands for (backend/ref).
 GUISES ?= ref:sm_80 ref:sm_90 ref:opencl
 
@@ -45,21 +46,25 @@ check-quick: with-tests ## the same in at most 90 s: without sanitizers and slow
 test: with-tests ## all tests, layers and headers included, on the release build
 	@$(call ctest,build)
 
-# What Coq says of a text does not depend on who compiled its printer.
+# What Coq says of a text does not depend on who compiled its printer.  Tests that are not built here are read, for
+# clang's warnings.
 check-clang: deps-test ## the library and its command built by clang, optimised, and the tests that compile few kernels
 	@$(call preset,clang,tenet $(call programs,$(CLANG_MODULES)))
+	@tools/check-warnings build-clang
 	@CASES_EVERY=7 $(call ctest,build-clang) --label-regex '^$(call any,$(CLANG_MODULES))$$' --label-exclude '^slow$$' \
 	  --exclude-regex '$(COQ_TESTS)'
 
 # The interpreter, sanitized, is slow: a sample of what it is asked many times.  Slow tests are left out: they give code
-# that others reach all values, or many mistakes.
+# that others reach all values, or many mistakes.  Of a part of the tests no other's programs are built.
 check-asan: deps-test ## all tests under the sanitizers of addresses, undefined behaviour and numbers that wrap
-	@$(call preset,asan)
-	@CASES_EVERY=10 $(call ctest-part,build-asan) --label-exclude '^(house|slow)$$' --exclude-regex '$(COQ_TESTS)'
+	@$(call preset,asan,$$(tools/part-programs build-asan $(ASAN_TESTS)))
+	@CASES_EVERY=10 $(call ctest-part,build-asan) $(ASAN_TESTS)
 
+# backend.own_places_slow compiles its program by itself, without the sanitizer: it is the one that `make test` runs.
 check-tsan: deps-test ## the threaded tests under the thread sanitizer
 	@$(call preset,tsan,tenet $(call programs,$(TSAN_MODULES)) $(subst .,_,$(TSAN_OTHERS:%=test_%)))
-	@$(call ctest,build-tsan) --tests-regex '^$(call any,$(TSAN_MODULES))\.|^$(call any,$(TSAN_OTHERS))$$'
+	@$(call ctest,build-tsan) --tests-regex '^$(call any,$(TSAN_MODULES))\.|^$(call any,$(TSAN_OTHERS))$$' \
+	  --exclude-regex '^backend\.own_places_slow$$'
 
 # An OpenCL driver compiles for long: fewer random graphs, and every seventh one of many cases.
 check-opencl: with-tests ## the tests of values on the first OpenCL device, and an epoch of training
@@ -93,7 +98,7 @@ check-install: with-tests ## a program outside the tree, against an installed Te
 	@test/consumer/run build
 
 fuzz: deps-test ## run every fuzzer for FUZZ_SECONDS (60)
-	@$(call preset,fuzz)
+	@$(call preset,fuzz,$(notdir $(basename $(wildcard test/fuzz/fuzz_*.c))))
 	@tools/run-fuzzers build-fuzz/fuzz $(FUZZ_SECONDS)
 
 fuzz-graphs: with-tests ## random graphs on every device for FUZZ_SECONDS (60), from seed FUZZ_SEED (0) on

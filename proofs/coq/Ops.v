@@ -729,8 +729,8 @@ Qed.
 Lemma s_hypot x y : 0 < x * x + y * y -> diff2 o_hypot x y (x / o_hypot x y) (y / o_hypot x y).
 Proof.
   intros P. pose proof (sqrt_lt_R0 _ P) as S. unfold diff2, o_hypot. eapply differential_eq.
-  - eapply (differential_comp _ sqrt); [|simpl; apply is_derive_Reals, derivable_pt_lim_sqrt; exact P].
-    apply differential_plus; apply differential_mult; first [apply at_fst | apply at_snd].
+  - (* which parts those are is told: to unify them took minutes *)
+    eapply (differential_comp _ sqrt); [by_parts | simpl; apply is_derive_Reals, derivable_pt_lim_sqrt; exact P].
   - intro h; simpl. field. lra.
 Qed.
 Lemma j_hypot_x x y : x <> 0 -> diff2 o_hypot x y (x / o_hypot x y) (y / o_hypot x y).

@@ -1,6 +1,7 @@
 /* The CPU device around its kernels: the compiler and its failures, the disk cache, slices, matrix products. */
 #include "backend/cpu/compiler.h"
 #include "backend/cpu/cpu.h"
+#include "support/alone.h"
 #include "support/ctx.h"
 #include "ir/eval.h"
 #include <dirent.h>
@@ -247,14 +248,15 @@ static void compile_many(void *arg) {
   m->f.code = m->f.d->ops->compile(m->f.d, m->kernel, KERNELS);
 }
 
-/* A compiler whose run number `fails` does, while others still run; each makes a file run.1, run.2, ... */
+/* A compiler whose run number `fails` does, while others still run; each makes a file run.1, run.2, ...  Where one
+ * fails, nobody runs what the others make: they need not optimise. */
 static void write_counting(const char *path, const char *dir, int fails) {
   char text[1024];
   const char *cc = getenv("TENET_CC");
   snprintf(text, sizeof text,
            "#!/bin/sh\ni=1\nwhile ! (set -C; > %s/run.$i) 2>/dev/null; do i=$((i + 1)); done\n"
-           "[ $i -eq %d ] && { sleep 0.3; echo I will not >&2; exit 1; }\nexec %s \"$@\"\n",
-           dir, fails, cc ? cc : "cc");
+           "[ $i -eq %d ] && { sleep 0.3; echo I will not >&2; exit 1; }\nexec %s \"$@\"%s\n",
+           dir, fails, cc ? cc : "cc", fails ? " -O0" : "");
   write_script(path, text);
 }
 
@@ -332,8 +334,17 @@ static void put(const tn__product *g, numbers *x, int64_t i, double v) {
 
 /* Small integers: sums are exact in any order. */
 static numbers fill(const tn__product *g, int64_t n, int seed) {
-  numbers x = {n, test_malloc((size_t)n * sizeof *x.value), test_malloc((size_t)n * tn__size_of(g->dtype))};
-  for (int64_t i = 0; i < n; i++) put(g, &x, i, (double)((i * 7 + i / 11 + seed) % 11 - 5));
+  enum { VALUES = 11, WIDEST = 8 };
+  size_t size = tn__size_of(g->dtype);
+  numbers x = {n, test_malloc((size_t)n * sizeof *x.value), test_malloc((size_t)n * size)};
+  char as_stored[VALUES][WIDEST];
+  for (int v = 0; v < VALUES; v++)
+    tn__eval_store(g->dtype, as_stored[v], tn__eval_from_double(g->dtype, (double)(v - 5)));
+  for (int64_t i = 0; i < n; i++) {
+    int64_t v = (i * 7 + i / 11 + seed) % VALUES;
+    x.value[i] = (double)(v - 5);
+    memcpy(x.mem + (size_t)i * size, as_stored[v], size);
+  }
   return x;
 }
 
@@ -344,9 +355,13 @@ static void drop(numbers *x) {
 
 static bool same(double x, double y) { return x == y || (isnan(x) && isnan(y)); }
 
-static double summed(const tn__product *g, const numbers *a, const numbers *b, int64_t i, int64_t m, int64_t n) {
+/* Of one product's elements, steps of k are as far apart as the first two. */
+TEST_ALONE static double summed(const tn__product *g, const numbers *a, const numbers *b, int64_t i, int64_t m,
+                                int64_t n) {
+  const double *x = a->value + tn__product_a(g, i, m, 0), *y = b->value + tn__product_b(g, i, 0, n);
+  int64_t of_a = g->trans_a ? g->lda : 1, of_b = g->trans_b ? 1 : g->ldb;
   double sum = 0;
-  for (int64_t k = 0; k < g->k; k++) sum += a->value[tn__product_a(g, i, m, k)] * b->value[tn__product_b(g, i, k, n)];
+  for (int64_t k = 0; k < g->k; k++) sum += x[k * of_a] * y[k * of_b];
   return sum;
 }
 

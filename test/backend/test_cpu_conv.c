@@ -1,6 +1,7 @@
 /* Convolutions on the CPU by products of blocks: of every kind and dtype, against their definition. */
 #include "backend/cpu/cpu.h"
 #include "ir/eval.h"
+#include "support/alone.h"
 #include "support/ctx.h"
 #include <cmocka.h>
 #include <math.h>
@@ -58,21 +59,38 @@ static double small(int64_t i, int o) {
   return (double)((((uint64_t)i + 7919 * (uint64_t)o) * 2654435761u >> 9) % 3) - 1;
 }
 
+/* How many elements of operand o lie between neighbours of each dimension: places are linear in what they are of. */
+static void steps(const tn__conv_call *v, int o, int64_t *step) {
+  for (int d = 0; d < CONV_DIMS; d++) {
+    int64_t at[CONV_DIMS] = {0};
+    at[d] = 1;
+    step[d] = tn__conv_place(v, o, at);
+  }
+}
+
 /* Every product of an image's and a filter's element goes to its place, or its adjoint.  Around images are zeros, which
  * make NaN of infinities, too; what would come back to them goes nowhere. */
-static void by_definition(const tn__conv_call *v, double *const *x) {
+TEST_ALONE static void by_definition(const tn__conv_call *v, double *const *x) {
   int o = (int)v->kind, a = (o + 1) % 3, b = (o + 2) % 3;
-  int64_t at[CONV_DIMS];
+  int64_t at[CONV_DIMS], step[3][CONV_DIMS], from[3], filters = v->size[CONV_K];
+  for (int i = 0; i < 3; i++) steps(v, i, step[i]);
 #define EACH(D) for (at[D] = 0; at[D] < v->size[D]; at[D]++)
   EACH(CONV_P) EACH(CONV_R) EACH(CONV_Q) EACH(CONV_S) {
     at[CONV_H] = at[CONV_P] * v->stride[0] + at[CONV_R] * v->dilation[0] - v->pad[0];
     at[CONV_W] = at[CONV_Q] * v->stride[1] + at[CONV_S] * v->dilation[1] - v->pad[1];
     bool inside = at[CONV_H] >= 0 && at[CONV_H] < v->size[CONV_H] && at[CONV_W] >= 0 && at[CONV_W] < v->size[CONV_W];
     if (!inside && o == CONV_DATA) continue;
-    EACH(CONV_N) EACH(CONV_C) EACH(CONV_K) {
-      double p = a == CONV_DATA && !inside ? 0 : x[a][tn__conv_place(v, a, at)];
-      double q = b == CONV_DATA && !inside ? 0 : x[b][tn__conv_place(v, b, at)];
-      x[o][tn__conv_place(v, o, at)] += p * q;
+    bool no_a = a == CONV_DATA && !inside, no_b = b == CONV_DATA && !inside;
+    at[CONV_K] = 0;
+    EACH(CONV_N) EACH(CONV_C) {
+      for (int i = 0; i < 3; i++) {
+        from[i] = 0;
+        for (int d = 0; d < CONV_DIMS; d++) from[i] += at[d] * step[i][d];
+      }
+      for (int64_t k = 0; k < filters; k++) {
+        double p = no_a ? 0 : x[a][from[a] + k * step[a][CONV_K]], q = no_b ? 0 : x[b][from[b] + k * step[b][CONV_K]];
+        x[o][from[o] + k * step[o][CONV_K]] += p * q;
+      }
     }
   }
 #undef EACH
