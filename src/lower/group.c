@@ -38,6 +38,7 @@ enum {
   MOST_BESIDE = 32, /* groups that a unit runs at once, of any GPU; of more compilers take no notice */
   MUCH_LESS = 16,
   ENOUGH_ROWS = 8192, /* for a device to be full of groups, */
+  WORTH_GROUPS = 32,  /* elements of a row of which a group has one each, at least */
   FEWER = 4,      /* times as many neighbours are worth to count all outputs by one loop */
   ROUNDS = 16,
   STEPS_OF_BLOCK = 4, /* threads of a block, in times of those that run in step, where a unit is to have several */
@@ -85,24 +86,25 @@ static int lean_group(const job *j, int64_t threads) {
 }
 
 /* Of the outputs' loops that no reduction hangs on the outermost, up to where each of their turns stores as much as is
- * reduced in all: about as much where rows are few, and many times as much where there are enough of them.  Then each
- * row is also reduced once for all places that it is but stored in. */
+ * reduced in all: about as much, but many times as much where there are enough rows that are worth a group.  Where
+ * there are enough each is also reduced once for all places that it is but stored in. */
 /* a choice: none is right */
 static uint64_t repeated(const tn__survey *s) {
   uint64_t set = s->common, chosen = 0, rows = set;
   const tn_node *store = NULL;
-  double reduced = 0;
+  double reduced = 0, longest = 0;
   for (uint32_t i = 0; i < s->r.order.n; i++) {
     const tn_node *n = s->r.order.v[i];
     if (n->op == OP_STORE && tn__buffer_of(n)->op == OP_PARAM) store = n;
     if (n->op != OP_REDUCE) continue;
+    longest = fmax(longest, tn__volume(s, tn__own_of(&s->r, n)));
     set &= ~tn__free_of(&s->r, n), rows &= tn__free_of(&s->r, n);
     reduced += tn__volume(s, tn__own_of(&s->r, n) | tn__free_of(&s->r, n));
   }
   for (uint32_t k = 0; k < s->r.n; k++)
     if (!tn__is_even(s, k)) set &= ~(1ull << k);
   bool enough = tn__volume(s, rows) >= ENOUGH_ROWS;
-  double least = enough ? reduced * FEWER : reduced / FEWER; /* stored, in each turn */
+  double least = enough && longest >= WORTH_GROUPS ? reduced * FEWER : reduced / FEWER; /* stored, in each turn */
   if (enough) set &= ~tn__spread_loops(s);
   while (store && set) {
     int64_t most = -1, by;

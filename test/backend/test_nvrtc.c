@@ -108,6 +108,32 @@ static void test_steps(void **state) {
   close_fake(c, "named steps");
 }
 
+/* Tiles of f32 keep what they sum up in registers, or most of it, however few steps there are: of one turn, too. */
+static void test_tiles(void **state) {
+  enum { HALF_OF_SUMS = 256 }; /* bytes, of the 128 of a thread */
+  static const tn_dim steps[] = {12, 16, 17, 40};
+  (void)state;
+  tn_ctx *c = open_fake(TN_MODE_DEFAULT);
+  fake_state *fake = fake_open(false);
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+    tn_scope(c) {
+      tn_tensor *x = input(c, TN_F32, DIMS(15600, steps[i])), *y = input(c, TN_F32, DIMS(1961, steps[i])),
+                *product = tn_matmul(x, tn_transpose(y, 0, 1));
+      tn_tensor *of[] = {product, tn_add(input(c, TN_F32, DIMS(15600, 1)),
+                                         tn_sub(input(c, TN_F32, DIMS(1961)), tn_mul_scalar(product, 2)))};
+      for (int k = 0; k < 2; k++) {
+        fake->frames = 0;
+        char *text = tn_explain_string(of + k, 1);
+        assert_int_equal(tn_get_info(of + k, 1, &(tn_program_info){0}), TN_OK);
+        if (!text || !strstr(text, " tile(")) fail_msg("%d steps: %s", (int)steps[i], text);
+        if (fake->frames > HALF_OF_SUMS)
+          fail_msg("%d steps, formula %d: %u bytes in memory", (int)steps[i], k, fake->frames);
+        tn_string_free(text);
+      }
+    }
+  close_fake(c, "tiles");
+}
+
 /* ---- random graphs ---- */
 
 static void compile_graph(tn_ctx *c, void *arg) { tn__plan_get(c, ((const graph *)arg)->sink); }
@@ -137,7 +163,7 @@ static void test_random_strict(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_random),
-                                     cmocka_unit_test(test_random_strict)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_tiles),
+                                     cmocka_unit_test(test_random), cmocka_unit_test(test_random_strict)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

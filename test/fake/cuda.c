@@ -1,4 +1,5 @@
 #include "fake/fake.h"
+#include <elf.h>
 
 enum {
   OK,
@@ -182,11 +183,38 @@ int cuEventCreate(event **e, unsigned flags) { return *e = calloc(1, sizeof **e)
 int cuEventDestroy_v2(event *e) { return finish(NULL), free(e), state.events--, OK; }
 int cuEventRecord(event *e, void *s) { return e->pending++, s ? ask((op){.kind = EVENT, .dst = (char *)e}) : INVALID; }
 int cuEventSynchronize(event *e) { return finish(e); }
+/* Bytes of the frames of a cubin's functions, for what they keep in memory of each thread's own.  Its section of notes
+ * has them one behind the other: a form, a kind, the size of what follows, if that is the form; of a frame that is the
+ * number of a function and the bytes. */
+static uint32_t sum_frames(const char *cubin) {
+  enum { FRAME = 0x11, SIZED = 4 };
+  const Elf64_Ehdr *e = (const Elf64_Ehdr *)(const void *)cubin;
+  uint32_t bytes = 0;
+  if (memcmp(cubin, ELFMAG, SELFMAG) != 0) return 0;
+  const Elf64_Shdr *section = (const Elf64_Shdr *)(const void *)(cubin + e->e_shoff);
+  const char *names = cubin + section[e->e_shstrndx].sh_offset;
+  for (int i = 0; i < e->e_shnum; i++) {
+    const char *at = cubin + section[i].sh_offset, *end = at + section[i].sh_size;
+    while (!strcmp(names + section[i].sh_name, ".nv.info") && at + 4 <= end) {
+      uint16_t size;
+      uint32_t frame[2];
+      memcpy(&size, at + 2, sizeof size);
+      if (at[0] == SIZED && at[1] == FRAME && size == sizeof frame) {
+        memcpy(frame, at + 4, sizeof frame);
+        bytes += frame[1];
+      }
+      at += at[0] == SIZED ? 4u + size : 4u;
+    }
+  }
+  return bytes;
+}
+
 int cuModuleLoadData(void **m, const void *image) {
   int bad = state.bad_module;
   state.bad_module = 0;
   if (bad || failed) return failed ? failed : BAD_IMAGE;
   state.modules++;
+  if (state.any_function) state.frames += sum_frames(image);
   own(*m = strdup(image));
   return OK;
 }

@@ -29,6 +29,7 @@ typedef struct fake_state {
   int no_pools;           /* 1: an old driver */
   int bad_module;         /* 1: the next one does not load */
   int any_function;       /* 1: modules are taken to have every function (they are real cubins) */
+  unsigned frames;        /* bytes that functions of these keep in memory of a thread's own, as registers they lack */
 } fake_state;
 
 /* Makes the fake driver the one that Tenet loads, with the fake toolkit or the system's; NULL if it is missing.  Before

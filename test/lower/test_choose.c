@@ -102,7 +102,7 @@ static void whole_sectors(void **state) {
                                          "%7 = add f32[2,769,2048] %3 %6\n"
                                          "%8 = sink void %7 {\"outputs\"}\n");
   assert_non_null(text);
-  if (!strstr(text, "# k0_2_769_2048: pack(2,4) ")) fail_msg("stored otherwise:\n%s", text);
+  if (!strstr(text, "# k0_2_769_2048: turns(0,2) flat(1,2) pack(4,4) ")) fail_msg("stored otherwise:\n%s", text);
   tn_string_free(text);
   tn_ctx_close(c);
 }
