@@ -2,7 +2,7 @@
 import math
 
 EPSILON = {"f32": 2.0**-23, "tf32": 2.0**-10, "f64": 2.0**-52, "f16": 2.0**-10, "bf16": 2.0**-7}
-STEP = {"f16": 2.0**-24}  # between subnormal numbers, where these are among what is computed: an error without a size
+STEP = {"f16": 2.0**-24}  # between subnormal numbers: each rounding may be a half of it off, however small they are
 ROUNDINGS = 8   # of the coarsest dtype, between input and output
 CHANCE = 8      # deviations that a sum of random signs, or a mean of random numbers, may be off
 CANCEL = {"gelu", "gelu_tanh", "silu"}  # small differences of numbers of size 1, where they are small
@@ -35,7 +35,7 @@ def apart(draw, statistics, ours, theirs):
             return f"output {i} is {a['dtype']}, not {b['dtype']}"
         n, error = max(math.prod(a["shape"]), 1), tolerance(draw, a["dtype"])
         scale = max(b["rms"], 1) if cancels else b["rms"]
-        step = ROUNDINGS * STEP.get(a["dtype"], 0)
+        step = 2 * STEP.get(a["dtype"], 0)
         if statistics:
             error += CHANCE / math.sqrt(n)
         rooms = {"size": error * scale, "rms": error * scale}
@@ -50,6 +50,6 @@ def apart(draw, statistics, ours, theirs):
             if not close(x, y, 0 if isinstance(y, str) else error * (abs(y) + scale) + step):
                 return f"output {i}: an element is {x}, not {y}"
         for x, y in zip(a["sums"], b["sums"]):
-            if not close(x, y, CHANCE * (error * scale + step) * math.sqrt(n)):
+            if not close(x, y, (CHANCE * error * scale + step) * math.sqrt(n)):
                 return f"output {i}: a signed sum is {x:.6g}, not {y:.6g}"
     return None

@@ -1,10 +1,10 @@
 /* Sums of products: what the tiles of tile.c compute.
  *
  * Needs a body that is one sum of products of two loads, however many loops it runs over: rows are what only the first
- * factor depends on, columns what only the second does.  A sum of sums is first made one sum, and a loop of whose blocks
- * one factor is made is two loops, over blocks and inside of them.  Gives a body whose rows,
- * columns and steps are one loop each, in the order that suits memory: so a convolution becomes a product whose
- * operands are gathered as they are loaded.
+ * factor depends on, columns what only the second does.  A sum of sums is first made one sum, and a loop of
+ * whose blocks one factor is made is two loops, over blocks and inside of them.  Gives a body whose rows, columns and
+ * steps are one loop each, in the order that suits memory: so a convolution becomes a product whose operands are
+ * gathered as they are loaded.
  *
  * Steps run as they lie in the operand that is read once (filters, not images: windows overlap); neighbours in memory
  * come last. */
@@ -117,7 +117,7 @@ static int64_t block_of(tn__arena *a, tn_node *n, const tn_node *x) {
   tn__topo(a, &n, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_IDIV && all.v[i]->src[0] == x && tn__const_int(all.v[i]->src[1], &by) &&
-        tn__const_int(x->src[0], &size) && size % by == 0)
+        by > 1 && tn__const_int(x->src[0], &size) && by < size && size % by == 0)
       return by;
   return 0;
 }

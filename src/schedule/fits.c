@@ -161,7 +161,7 @@ static const tn_node *coming_product(tn__fuse *f, const tn_node *n, int k) {
     tn__map_get(&wanted, (uintptr_t)x, &by);
     for (uint32_t j = 0; j < in->want.n; j++) by |= in->want.v[j].k == k ? BY_KERNEL : BY_OTHERS;
     if (in->must || in->readers.n) by |= BY_OTHERS;
-    if (by == BY_KERNEL && x->op == OP_CONTRACT && !tn__is_called(in)) found = x;
+    if (by == BY_KERNEL && x->op == OP_CONTRACT && !in->conv && !tn__gemm_is_left(f, x)) found = x;
     bool moves = tn__ops[x->op].group == G_MOVE && x->op != OP_FOLD;
     bool passes = by == BY_KERNEL && (moves || tn__is_elementwise(x));
     for (uint32_t s = 0; s < x->nsrc; s++) {

@@ -481,7 +481,7 @@ static void choose_library(tn__fuse *f, tn_node *n, tn__info *in) {
 static void decide(tn__fuse *f, tn_node *n) {
   tn__info *in = tn__info_of(f, n);
   if (n->op == OP_PARAM || n->op == OP_SINK) return;
-  if (!in->must && !in->want.n && !in->readers.n) return; /* a choice of which one branch is wanted has left it out */
+  if (!in->must && !in->want.n && !in->readers.n) return; /* sizes, and what a choice of one wanted branch left out */
   choose_library(f, n, in);
   if (tn__must_store(f, n, in)) {
     materialise(f, n, in);

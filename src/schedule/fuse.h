@@ -295,6 +295,7 @@ tn__gemm tn__gemm_sizes(tn_ctx *c, const tn_node *n); /* of a contraction; the r
 bool tn__gemm_has_library(const tn__fuse *f, int dtype);
 bool tn__gemm_is_brief(const tn__fuse *f, tn_node *steps); /* are so few steps a processor's own loops'? */
 bool tn__gemm_is_called(const tn__fuse *f, const tn_node *n); /* does it, if n's operands are matrices? */
+bool tn__gemm_is_left(tn__fuse *f, const tn_node *n); /* ... and not own kernels, as of little or shallow products? */
 /* NULL: not for the library; marks operands that must stand in memory */
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n);
 void tn__epilogue_join(tn__fuse *f); /* epilogue.c: kernels that become the end of a library's product */

@@ -199,27 +199,42 @@ bool tn__gemm_is_called(const tn__fuse *f, const tn_node *n) {
   return pays(f, &g) && tn__gemm_has_library(f, n->dtype);
 }
 
+/* Why an own kernel may compute it, and whether one does */
+typedef struct kernels {
+  bool little, narrow, own;
+} kernels;
+
+/* Own kernels are fused with what comes after: little work saves a launch, few steps the product's way through memory.
+ * Few rows or columns wait for memory only, but not by libraries, which do more of them (cuBLAS takes 79 us for 16 x
+ * 4096 x 4096 on an H200, own tiles 27; as long for 32). */
+static kernels by_kernels(tn__fuse *f, const tn_node *n, const tn__gemm *g) {
+  const tn__target *t = &f->dev->target;
+  bool known = t->ntiles && n->dtype == TN_F32 && tn__is_const(g->m) && tn__is_const(g->n) && tn__is_const(g->k),
+       shallow = tn__info_of(f, n)->out < 0 && tn__target_is_shallow(t, (double)tn__size_guess(g->k));
+  kernels k = {.little = work_of(g) * (double)tn__size_guess(g->batch) <= tn__target_launch_work(t),
+               .narrow = tn__is_int_const(g->batch, 1) &&
+                         (tn__target_is_narrow(t, (double)tn__size_guess(g->m)) ||
+                          tn__target_is_narrow(t, (double)tn__size_guess(g->n)))};
+  k.own = (known && (k.little || k.narrow || (shallow && tiles_fit(f, g)))) || !tn__gemm_has_library(f, n->dtype);
+  return k;
+}
+
+bool tn__gemm_is_left(tn__fuse *f, const tn_node *n) {
+  tn__gemm g = tn__gemm_sizes(f->c, n);
+  return tn__gemm_is_called(f, n) && !by_kernels(f, n, &g).own;
+}
+
 const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
   if (f->c->mode == TN_MODE_STRICT || !is_row_major(n, tn__info_of(f, n))) return NULL;
   uint32_t nb = (uint32_t)n->ints[0], nm = (uint32_t)n->ints[1], nn = (uint32_t)n->ints[2];
   tn_node *a = n->src[0], *b = n->src[1];
-  const tn__target *t = &f->dev->target;
   tn__gemm g = tn__gemm_sizes(f->c, n);
-  double work = work_of(&g);
   if (!pays(f, &g)) return NULL; /* a choice: either is right */
-  if (!t->ntiles && !tn__gemm_has_library(f, n->dtype)) return NULL;
-  bool known = t->ntiles && n->dtype == TN_F32 && tn__is_const(g.m) && tn__is_const(g.n) && tn__is_const(g.k);
-  /* Own kernels are fused with what comes after: little work saves a launch, few steps the product's way through
-   * memory.  Few rows or columns wait for memory only, but not by libraries, which do more of them (cuBLAS takes 79 us
-   * for 16 x 4096 x 4096 on an H200, own tiles 27; as long for 32). */
-  bool little = work * (double)tn__size_guess(g.batch) <= tn__target_launch_work(t),
-       shallow = tn__info_of(f, n)->out < 0 && tn__target_is_shallow(t, (double)tn__size_guess(g.k)),
-       narrow = tn__is_int_const(g.batch, 1) && (tn__target_is_narrow(t, (double)tn__size_guess(g.m)) ||
-                                                 tn__target_is_narrow(t, (double)tn__size_guess(g.n)));
-  bool own = (known && (little || narrow || (shallow && tiles_fit(f, &g)))) || !tn__gemm_has_library(f, n->dtype);
-  if (own && !tiles_fit(f, &g) && (little || !narrow)) return NULL; /* a choice: either is right */
+  if (!f->dev->target.ntiles && !tn__gemm_has_library(f, n->dtype)) return NULL;
+  const kernels k = by_kernels(f, n, &g);
+  if (k.own && !tiles_fit(f, &g) && (k.little || !k.narrow)) return NULL; /* a choice: either is right */
   /* operands are matrices in memory, copied if need be; or are read as they lie */
-  bool as_matrices = !own || little || n->dtype != TN_F32;
+  bool as_matrices = !k.own || k.little || n->dtype != TN_F32;
   if (!as_matrices || !operand(f, a, nb, nm, &g.a) || !operand(f, b, nb, nn, &g.b)) { /* a choice: either is right */
     operand_anyhow(f, a);
     operand_anyhow(f, b);
@@ -227,5 +242,5 @@ const tn__gemm *tn__gemm_plan(tn__fuse *f, tn_node *n) {
   }
   tn__info_of(f, g.a.base)->must = true;
   tn__info_of(f, g.b.base)->must = true;
-  return own ? NULL : tn__arena_dup(f->a, &g, sizeof g);
+  return k.own ? NULL : tn__arena_dup(f->a, &g, sizeof g);
 }

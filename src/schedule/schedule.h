@@ -110,7 +110,7 @@ tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t);
 /* On devices of groups permutations that nothing is sent by are what they are made of: where elements are only looked
  * up by them they need not be known as such, and so need not be stored (place.c). */
 tn_node *tn__schedule_orders(tn_ctx *c, tn_node *sink, const tn__target *t);
-/* touched.c: ... and what is computed of few sums and many others that stay as they are is computed of the latter at
- * once, and of the former alone. */
+/* touched.c: ... and what is computed of few sums and many others that stay as they are is computed everywhere at once,
+ * of what was there before, and stored once more where sums go. */
 tn_node *tn__schedule_touched(tn_ctx *c, tn_node *sink, const tn__target *t);
 #endif

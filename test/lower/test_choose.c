@@ -107,6 +107,34 @@ static void whole_sectors(void **state) {
   tn_ctx_close(c);
 }
 
+/* A row of two axes whose elements do not go on as one in all that is loaded is reduced once, not for each part of it
+ * that is stored. */
+static void rows_of_two_axes(void **state) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  char *text = tn_explain_text_string(c, "%1 = param f32[9000,2,176] 9000 2 176 {0 0}\n"
+                                         "%2 = param f32[176] 176 {1 0}\n"
+                                         "%3 = reshape f32[1,1,176] %2 1 1 176\n"
+                                         "%4 = expand f32[9000,2,176] %3 9000 2 176\n"
+                                         "%5 = add f32[9000,2,176] %1 %4\n"
+                                         "%6 = rmax f32[9000] %5 {1 2}\n"
+                                         "%7 = reshape f32[9000,1,1] %6 9000 1 1\n"
+                                         "%8 = expand f32[9000,2,176] %7 9000 2 176\n"
+                                         "%9 = neg f32[9000,2,176] %8\n"
+                                         "%10 = add f32[9000,2,176] %5 %9\n"
+                                         "%11 = exp f32[9000,2,176] %10\n"
+                                         "%12 = sum f32[9000] %11 {1 2}\n"
+                                         "%13 = reshape f32[9000,1,1] %12 9000 1 1\n"
+                                         "%14 = expand f32[9000,2,176] %13 9000 2 176\n"
+                                         "%15 = div f32[9000,2,176] %11 %14\n"
+                                         "%16 = sink void %15 {\"outputs\"}\n");
+  assert_non_null(text);
+  if (!strstr(text, "range index 9000 {global ")) fail_msg("rows are not groups':\n%s", text);
+  tn_string_free(text);
+  tn_ctx_close(c);
+}
+
 /* Few sums of many elements, which are stored as well, are cut into blocks however short the outermost loop is. */
 static void beside_stores(void **state) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
@@ -538,9 +566,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(loads_one_by_one), cmocka_unit_test(even_shares),
                                      cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
                                      cmocka_unit_test(short_rows_as_stored), cmocka_unit_test(whole_sectors),
-                                     cmocka_unit_test(spread_rows), cmocka_unit_test(beside_blocks),
-                                     cmocka_unit_test(odd_lengths), cmocka_unit_test(whole_rows),
-                                     cmocka_unit_test(functions_once),
+                                     cmocka_unit_test(spread_rows), cmocka_unit_test(rows_of_two_axes),
+                                     cmocka_unit_test(beside_blocks), cmocka_unit_test(odd_lengths),
+                                     cmocka_unit_test(whole_rows), cmocka_unit_test(functions_once),
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
                                      cmocka_unit_test(owners), cmocka_unit_test(small)};
   return cmocka_run_group_tests(tests, NULL, NULL);

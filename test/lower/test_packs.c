@@ -136,7 +136,8 @@ static void spread_rows(void **state) {
     int outer, rows, a, b;
     bool turns;
   } of[] = {{"f32", 1, 32, 48, 16, true}, {"f16", 1, 32, 48, 16, true}, {"u8", 2, 32, 48, 32, true},
-            {"f32", 3, 16, 48, 16, true}, {"f64", 1, 37, 48, 16, false}, {"f32", 1, 1024, 3, 8, false}};
+            {"f32", 3, 16, 48, 16, true}, {"f64", 1, 37, 48, 16, false}, {"f32", 1, 1024, 3, 8, false},
+            {"f32", 1, 8, 192, 16, true}};
   (void)state;
   for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
     char text[1024];

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { PLACES = 4999, WIDEST = 3, UPDATES = 90 };
-static const float NEXT_TO_NOTHING = 1e-15f; /* of a launch: else so few places are not worth two of them */
+static const float NEXT_TO_NOTHING = 1e-15f; /* of a launch: else so few places are not worth one more */
 
 static uint64_t seed = 20261127;
 static int64_t below(int64_t n) {
