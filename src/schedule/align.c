@@ -33,7 +33,7 @@ static tn__product_size size_of(const tn_node *n, int64_t batch, const int64_t *
  * that compute elements of it */
 static int *count_readers(tn__fuse *f) {
   int *n = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *n);
-  for (uint32_t i = f->order.n; i-- > 0;) {
+  for (uint32_t i = f->order.n; i && i--;) {
     const tn_node *x = f->order.v[i];
     bool moves = tn__ops[x->op].group == G_MOVE;
     if (!moves && (tn__is_elementwise(x) || tn__ops[x->op].group == G_REDUCE)) continue;
