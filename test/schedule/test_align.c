@@ -171,6 +171,19 @@ static void a_softmax_between_stays_one_kernel(void **state) {
   free(without);
 }
 
+/* A device with a library that wants aligned rows, of which schedules are read and nothing is computed */
+static tn_ctx *open_for_texts(void) {
+  static tn__device_ops ops;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
+  assert_non_null(c);
+  tn__device *d = tn__device_get(c, 0);
+  ops = *d->ops;
+  ops.has_gemm = has_gemm;
+  d->ops = &ops;
+  d->target.row_bytes = BYTES;
+  return c;
+}
+
 /* By a device's own prices: no copy is made of scores that a softmax reads, nor of what a kernel makes for one product,
  * and so few steps are worth longer rows.  What is given, or wanted as it is, or read by two products, is copied. */
 static void is_padded_where_no_copy_is_made(void **state) {
@@ -181,16 +194,9 @@ static void is_padded_where_no_copy_is_made(void **state) {
   } ways[] = {[SCORES] = {"scores", true}, [WANTED] = {"scores that are wanted", false}, [MADE] = {"made", true},
               [GIVEN] = {"given", false},  [TWICE] = {"made for two", false}};
   static uint16_t zeros[64 * 353 * 353];
-  static tn__device_ops ops;
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
+  tn_ctx *c = open_for_texts();
   (void)state;
-  assert_non_null(c);
-  tn__device *d = tn__device_get(c, 0);
-  ops = *d->ops;
-  ops.has_gemm = has_gemm;
-  d->ops = &ops;
-  d->target.row_bytes = BYTES;
-  d->target.row_gain = 8;
+  tn__device_get(c, 0)->target.row_gain = 8;
   for (int way = 0; way < WAYS; way++) tn_scope(c) {
       char *text;
       size_t size;
@@ -233,18 +239,12 @@ static void other_products_are_left(void **state) {
 
 /* Scores that memory has no room for are not stored because they would be padded. */
 static void scores_without_room_are_not_stored(void **state) {
-  static tn__device_ops ops;
   const tn_dim shape[] = {4, 61, 16};
   tn_program_info info[2];
   (void)state;
   for (int room = 0; room < 2; room++) {
-    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
-    assert_non_null(c);
+    tn_ctx *c = open_for_texts();
     tn__device *d = tn__device_get(c, 0);
-    ops = *d->ops;
-    ops.has_gemm = has_gemm;
-    d->ops = &ops;
-    d->target.row_bytes = BYTES;
     d->target.memory = room ? 1e9 : 1e5;
     d->target.balance = 1e-3f;
     d->target.launch = 0;
