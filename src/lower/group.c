@@ -604,6 +604,14 @@ static int64_t flat_pack(const job *j, tn_node *flat) {
   return n * (int64_t)widest(j) <= t->access * 2 && goes_in_packs(j, k, n) && stores_whole(j, k, n) ? n : 1;
 }
 
+/* Are there random numbers, of which four come by one call? */
+/* a choice: either is right */
+static bool draws(const job *j) {
+  for (uint32_t i = 0; i < j->s.r.order.n; i++)
+    if (j->s.r.order.v[i]->op == OP_PHILOX) return true;
+  return false;
+}
+
 /* Would neighbours of all outputs as one loop be several times as many? */
 /* a choice: either is right */
 static bool prefers_flat(const job *j, uint64_t outputs, int64_t neighbours) {
@@ -616,7 +624,7 @@ static bool prefers_flat(const job *j, uint64_t outputs, int64_t neighbours) {
   tn_node *flat = flatten(&trial, x, in_order(j, outputs, x), AX_LOOP);
   look(&trial);
   j->l->next_range = ids;
-  return flat_pack(&trial, flat) >= FEWER * neighbours;
+  return flat_pack(&trial, flat) >= (draws(j) ? 2 : FEWER) * neighbours;
 }
 
 /* Are all turns of a short loop one thread's?  So they are where most of what is loaded is the same for all of them, as

@@ -376,6 +376,8 @@ void tn__place_barriers(tn_ctx *c, tn__arena *a, tn__part *part);
 tn_node *tn__unite_rows(tn__lowering *l, tn_node *body, tn_node **rows);
 /* ... of a part that goes through rows: the sums are kept, one for each column, in LOCALs */
 tn_node *tn__hold_columns(tn__lowering *l, tn_node *part);
+/* Does it store a sum over rows that tn__hold_columns takes, beside what is reduced for each row? */
+bool tn__is_held(const tn__ranges *r, const tn_node *store);
 int tn__row_threads(const tn__target *target, double columns);                  /* of a group that does so, */
 int64_t tn__groups_of_unit(const tn__target *target, double columns);           /* so many of them side by side, */
 int64_t tn__row_groups(const tn__target *target, double rows, double columns);  /* and in all */

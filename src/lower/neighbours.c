@@ -45,18 +45,17 @@ static bool find_index(tn_node *x, element *out) {
   return true;
 }
 
-/* What is done to an index that is `apart` more than a multiple of 4 is done to `apart` alone: the multiple is
- * multiplied by *times, and bits of a block are all that is set or cleared.  False where that, or a sum, goes beyond.
- */
-static bool apply(const element *e, uint64_t apart, uint64_t *times, uint64_t *plus) {
+/* What is done to an index that is `apart` more than a multiple is done to `apart` alone: the multiple is multiplied by
+ * *times, and what is set or cleared are bits that it has not (`low`).  False where that, or a sum, goes beyond. */
+static bool apply(const element *e, uint64_t apart, uint64_t low, uint64_t *times, uint64_t *plus) {
   bool lost = false;
   *times = 1, *plus = apart;
   for (int i = e->n; i && i--;) {
     uint64_t k = (uint64_t)e->step[i]->src[1]->ints[0];
     switch (e->step[i]->op) {
     case OP_ADD: lost |= __builtin_add_overflow(*plus, k, plus); break;
-    case OP_AND: lost |= (k | 3) != UINT64_MAX, *plus &= k; break;
-    case OP_OR: lost |= k > 3, *plus |= k; break;
+    case OP_AND: lost |= (k | low) != UINT64_MAX, *plus &= k; break;
+    case OP_OR: lost |= k > low, *plus |= k; break;
     default: lost |= __builtin_mul_overflow(*plus, k, plus) || __builtin_mul_overflow(*times, k, times);
     }
   }
@@ -69,14 +68,15 @@ static tn_node *from_first(tn_ctx *c, tn_node *first, tn_node *v) {
   element a, b;
   int64_t apart;
   uint64_t times, plus;
-  if (!find_index(first, &a) || !find_index(v, &b) || !tn__divisible(a.index, 4) ||
-      !tn__const_int(tn__simplify_index(c, tn__sub(c, b.index, a.index)), &apart) || apart < 0 ||
-      !apply(&b, (uint64_t)apart, &times, &plus))
+  if (!find_index(first, &a) || !find_index(v, &b) || !tn__divisible(a.index, 2)) return v;
+  uint64_t low = tn__divisible(a.index, 4) ? 3 : 1;
+  if (!tn__const_int(tn__simplify_index(c, tn__sub(c, b.index, a.index)), &apart) || apart < 0 ||
+      !apply(&b, (uint64_t)apart, low, &times, &plus))
     return v;
   tn_node *x = tn__cast(c, tn__cast(c, a.index, TN_I64), TN_U64);
   if (times != 1) x = tn__op2(c, OP_MUL, x, tn__const_bits(c, TN_U64, times));
-  if (plus & ~3ull) x = tn__op2(c, OP_ADD, x, tn__const_bits(c, TN_U64, plus & ~3ull));
-  return plus & 3 ? tn__op2(c, OP_OR, x, tn__const_bits(c, TN_U64, plus & 3)) : x;
+  if (plus & ~low) x = tn__op2(c, OP_ADD, x, tn__const_bits(c, TN_U64, plus & ~low));
+  return plus & low ? tn__op2(c, OP_OR, x, tn__const_bits(c, TN_U64, plus & low)) : x;
 }
 
 /* ---- one for each neighbour ---- */

@@ -157,20 +157,25 @@ static bool reduces_in(const tn__ranges *r, uint32_t row) {
   return false;
 }
 
+bool tn__is_held(const tn__ranges *r, const tn_node *store) {
+  const tn_node *sum = store->src[2];
+  if (store->op != OP_STORE || sum->op != OP_REDUCE || sum->ints[0] != OP_ADD || sum->nsrc != 2 || tn__gate_of(store))
+    return false;
+  return tn__role_of(sum->src[1]) == ROLE_ROW_SUM && reduces_in(r, (uint32_t)tn__range_at(r, sum->src[1]));
+}
+
 tn_node *tn__hold_columns(tn__lowering *l, tn_node *part) {
   tn__ranges r;
   tn__nodes old = {0}, new_ = {0};
   uint32_t row = 0;
   tn__ranges_find(l->c, l->a, part, &r);
   while (row < r.n && tn__role_of(r.range[row]) != ROLE_ROW_SUM) row++;
-  if (row == r.n || !reduces_in(&r, row)) return part;
+  if (row == r.n) return part;
   tn_node *rows = r.range[row], *loop = tn__range(l->c, rows->src[0], AX_LOOP, ROLE_ROW_LOOP, rows->ints[RANGE_ID]);
   held h = {.l = l, .c = l->c};
   for (uint32_t i = 0; i < part->nsrc; i++) {
-    tn_node *x = part->src[i], *sum = x->src[2];
-    if (sum->op != OP_REDUCE || sum->ints[0] != OP_ADD || sum->nsrc != 2 || sum->src[1] != rows ||
-        tn__gate_of(x))
-      continue;
+    tn_node *x = part->src[i];
+    if (!tn__is_held(&r, x) || x->src[2]->src[1] != rows) continue;
     tn__vec_push(l->a, &old, x);
     tn__vec_push(l->a, &new_, hold(&h, x));
   }

@@ -33,12 +33,20 @@ static bool outermost(const tn__ranges *r, const tn_node *x, uint64_t row) {
   return true;
 }
 
+/* Is it a sum over rows that stands in the rows' own loop in the end (row_sums.c)? */
+/* a choice: no is right */
+static bool is_held_beside(const tn__ranges *r, const tn_node *sum) {
+  for (uint32_t i = 0; i < r->order.n; i++)
+    if (r->order.v[i]->op == OP_STORE && r->order.v[i]->src[2] == sum && tn__is_held(r, r->order.v[i])) return true;
+  return false;
+}
+
 /* a choice: no is right */
 static bool nests(const tn__ranges *r, const tn_node *store, uint64_t row) {
   uint64_t around = (tn__own_of(r, store) | tn__free_of(r, store)) & ~row, closed = 0;
   for (uint32_t i = 0; i < r->order.n; i++) {
     const tn_node *x = r->order.v[i];
-    if (x->op != OP_REDUCE || !(tn__own_of(r, x) & row)) continue;
+    if (x->op != OP_REDUCE || !(tn__own_of(r, x) & row) || is_held_beside(r, x)) continue;
     closed |= tn__own_of(r, x) & row;
     if (!outermost(r, x, row) || (tn__free_of(r, x) & ~row) != around) return false;
     for (uint32_t k = 0; k < i; k++) {

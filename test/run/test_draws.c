@@ -82,12 +82,17 @@ static int count(const char *text, const char *end, const char *what) {
   return n;
 }
 
-enum { UNIFORM, NORMAL, HALVES, COINS, DROPOUT, PASSED_BACK, TABLE };
+enum { UNIFORM, NORMAL, HALVES, COINS, DROPOUT, PASSED_BACK, TABLE, PAIRS, PAIRS_ONLY };
 
 static tn_tensor *drawn(tn_ctx *c, int kind, tn_dim n) {
   tn_tensor *x = tn_linspace(c, TN_F32, 0, 1, n), *y, *g;
   switch (kind) {
   case TABLE: return tn_normal(c, TN_F32, DIMS(n / 4096 / 5, 5, 4096), 1, 2); /* its axes are one loop */
+  case PAIRS: return tn_uniform(c, TN_F32, DIMS(n / 26, 26), 0, 1); /* four of all, across the ends of rows */
+  case PAIRS_ONLY: /* rows of what is loaded lie apart */
+    OK(tn_realize(&x, 1));
+    x = tn_slice(tn_reshape(tn_slice(x, 0, 0, n / 28 * 28, 1), DIMS(n / 28, 28)), 1, 0, 26, 1);
+    return tn_add(tn_uniform(c, TN_F32, DIMS(n / 28, 26), 0, 1), x);
   case UNIFORM: return tn_uniform(c, TN_F32, &n, 1, -1, 1);
   case NORMAL: return tn_normal(c, TN_F32, &n, 1, 1, 2);
   case HALVES: return tn_normal(c, TN_BF16, &n, 1, 1, 2);
@@ -105,7 +110,8 @@ static void neighbours_share(void **state) {
   static const struct {
     int kind, neighbours, logs;
   } cases[] = {{UNIFORM, 4, 0}, {NORMAL, 4, 2},      {HALVES, 8, 4}, {COINS, 16, 0},
-               {DROPOUT, 4, 0}, {PASSED_BACK, 4, 0}, {TABLE, 4, 2}};
+               {DROPOUT, 4, 0}, {PASSED_BACK, 4, 0}, {TABLE, 4, 2},
+               {PAIRS, 4, 0},   {PAIRS_ONLY, 2, 0}};
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     tn_ctx *c = open_on("ref:sm_90");
@@ -124,7 +130,7 @@ static void neighbours_share(void **state) {
       /* blocks are constants behind the first, and words constants of their block that carry nothing into it */
       for (int i = 1; i < cases[k].neighbours; i++) {
         char step[32];
-        int want = i < 4 ? cases[k].neighbours / 4 : i % 4 == 0;
+        int want = i < 4 ? (cases[k].neighbours + 3) / 4 : i % 4 == 0;
         snprintf(step, sizeof step, i < 4 ? "| %dul)" : "+ (u64)%dul)", i);
         if (count(text, loop, step) != want)
           fail_msg("case %d: %d of %s in\n%s", (int)k, count(text, loop, step), step, text);
