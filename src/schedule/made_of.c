@@ -40,6 +40,15 @@ static bool is_small(tn__fuse *f, const tn_node *n, double elements) {
   return !in || !in->data || tn__numel_guess(n) * SMALL <= elements;
 }
 
+/* A sum of its own place, no wider than n: whatever several kernels make of it, it stands in memory then.  Of few
+ * elements, which stay near, all that is made of them may as well stand there. */
+/* a choice: no is right */
+static bool is_sum_below(const tn__fuse *f, const tn_node *x, const tn_node *n) {
+  double size = (double)tn__size_of(n->dtype);
+  return tn__is_reduction(x) && (double)tn__size_of(x->dtype) <= size &&
+         2 * tn__numel_guess(n) * size > (double)f->dev->target.far;
+}
+
 /* Is x made of y alone, rounded to a smaller type?  Then it takes less memory, if neither stands there, and nothing
  * more to make. */
 /* a choice: either is right */
@@ -61,6 +70,7 @@ tn_node *tn__fuse_made_of(tn__fuse *f, tn_node *n, double most) {
     tn_node *x = f->order.v[tn__heap_pop(&todo)];
     bool memory = tn__info_of(f, x)->buf >= 0 || !is_by_place(x);
     tn_node *value = memory ? behind(f, x) : tn__is_elementwise(x) ? x : NULL;
+    if (!value && is_sum_below(f, x, n)) value = x;
     bool taken = value && (tn__info_of(f, value)->buf >= 0 || !is_rounded(found, value));
     if (!todo.n && x != n && taken) found = value; /* all goes through it */
     if (memory) break;

@@ -187,8 +187,43 @@ static void rounded(void **state) {
   tn_ctx_close(c);
 }
 
+/* Large buffers of silu(x w^T) and its gradients by the schedule: operands and results among them */
+static int large_buffers(tn_dim rows) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  char *text = NULL, of[64];
+  const tn_dim columns = 4096, terms = 32;
+  int n = 0;
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *in[] = {tn_program_input(p, "x", TN_F32, (tn_dim[]){rows, terms}, 2),
+                       tn_program_input(p, "w", TN_F32, (tn_dim[]){columns, terms}, 2)};
+    tn_tensor *dy = tn_program_input(p, "dy", TN_F32, (tn_dim[]){rows, columns}, 2), *grad[2];
+    tn_tensor *y = tn_silu(tn_linear(in[0], in[1], NULL));
+    assert_int_equal(tn_vjp(y, dy, 2, in, grad), TN_OK);
+    assert_int_equal(tn_program_output(p, "y", y), TN_OK);
+    assert_int_equal(tn_program_output(p, "dx", grad[0]), TN_OK);
+    assert_int_equal(tn_program_output(p, "dw", grad[1]), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    text = tn_program_explain_string(p);
+  }
+  assert_non_null(text);
+  snprintf(of, sizeof of, " = buffer f32 %lld ", (long long)(rows * columns));
+  for (const char *at = text; (at = strstr(at, of)); at++) n++;
+  tn_string_free(text);
+  tn_ctx_close(c);
+  return n;
+}
+
+/* Of a product and two values made of it that the gradient wants, the product alone is stored, where all of them would
+ * go through memory: it, the operand dy, the result and what the gradients are products of. */
+static void of_a_product(void **state) {
+  (void)state;
+  assert_int_equal(large_buffers(4096), 4);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(stored), cmocka_unit_test(joined), cmocka_unit_test(bounded),
-                                     cmocka_unit_test(rounded)};
+                                     cmocka_unit_test(rounded), cmocka_unit_test(of_a_product)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
