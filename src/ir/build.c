@@ -95,6 +95,7 @@ tn_node *tn__sub(tn_ctx *c, tn_node *x, tn_node *y) { return tn__add(c, x, tn__n
 
 tn_node *tn__cast(tn_ctx *c, tn_node *x, int dtype) {
   if (x->dtype == dtype) return x;
+  if (dtype == TN__INDEX && x->op == OP_CAST && x->dtype == TN_I64 && x->src[0]->dtype == dtype) return x->src[0];
   if (foldable(x) && dtype >= 0 && dtype < TN__VOID)
     return tn__const_bits(c, dtype, tn__eval_cast(x->dtype, dtype, (uint64_t)x->ints[0]));
   return tn__node_make(c, &(tn__make){.op = OP_CAST, .dtype = dtype, .src = &x, .nsrc = 1});

@@ -200,6 +200,14 @@ static void long_sum(tn_ctx *x, void *unused) {
   assert_ptr_equal(tn__sub(c, up, down), I(0));
 }
 
+/* i64 holds any index; what else one is cast to may not. */
+static void cast_and_back(tn_ctx *x, void *unused) {
+  (void)x, (void)unused;
+  tn_node *n = tn__range(c, I(7), AX_LOOP, ROLE_OUTPUT, 0);
+  assert_ptr_equal(tn__cast(c, tn__cast(c, n, TN_I64), TN__INDEX), n);
+  assert_ptr_not_equal(tn__cast(c, tn__cast(c, n, TN_I32), TN__INDEX), n);
+}
+
 #define IN_RUN(name)                                                                                                   \
   static void test_##name(void **state) {                                                                              \
     (void)state;                                                                                                       \
@@ -215,6 +223,7 @@ IN_RUN(order_is_structural)
 IN_RUN(substituted_sizes_fold)
 IN_RUN(values_survive)
 IN_RUN(long_sum)
+IN_RUN(cast_and_back)
 
 static void too_large(tn_ctx *x, void *unused) {
   (void)x, (void)unused;
@@ -233,6 +242,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {T(constants),     T(products),      T(sums),
                                      T(sums_in_products), T(quotients),  T(bounds_decide),
                                      T(order_is_structural), T(substituted_sizes_fold), T(values_survive),
-                                     T(long_sum),      T(overflow_is_an_error)};
+                                     T(long_sum),      T(cast_and_back), T(overflow_is_an_error)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
