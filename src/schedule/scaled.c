@@ -236,7 +236,7 @@ static tn_node *find_owners(tn_ctx *c, const tn__scaled *s, const tn_node *place
   at = tn__op2(c, OP_IDIV, idx, tn__literal_like(c, idx, s->group));
   at = tn__where(c, inside, at, tn__literal_like(c, idx, -1));
   tn_node *number = tn__cast(c, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), TN_I32);
-  return tn__scatter_greatest(c, tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &groups, 1), at, number);
+  return tn__scatter_by(c, OP_MAX, tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &groups, 1), at, number);
 }
 
 /* Where places at[...] are among those that updates have room for; below 0: nowhere */
@@ -270,7 +270,7 @@ static tn_node *find_greatest(tn_ctx *c, const passes *p, tn_node *places, tn_no
     idx = tn__where(c, tn__op2(c, OP_LT, tn__literal_like(c, one, 0), one), nowhere, of_own(c, p->one, idx, each));
     key = of_own(c, p->one, key, each);
   }
-  return tn__scatter_greatest(c, none, idx, key);
+  return tn__scatter_by(c, OP_MAX, none, idx, key);
 }
 
 /* Places for several passes: what is stored for them is as narrow as it may be, and -1 where it is none of them. */
