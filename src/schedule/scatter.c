@@ -4,7 +4,8 @@
  * there are fewer of them than places, each of them asks all others, and the first of those that go to one place takes
  * their sum there; along an axis only those of its own line are asked.  Of many, those that go to one place are brought
  * together by sorting: they are a run then, and its sum is made of sums of blocks.  Single numbers are added at once as
- * integers are, in fixed point, where that takes less (fixed.c, scaled.c), and so are rows of few, number by number.
+ * integers are, in fixed point, where that takes less (fixed.c, scaled.c), by rank where places are many (ranked.c),
+ * and so are rows of few, number by number.
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
