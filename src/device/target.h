@@ -27,7 +27,7 @@ typedef struct tn__target {
   int access;       /* bytes that a thread accesses at once, at most */
   int sector;       /* bytes that memory gives at once */
   bool exchanges;   /* threads that run in step exchange values without memory */
-  size_t adds;      /* sizes, or-ed, of the integers that threads may add to in memory at once, or make greater */
+  size_t adds;      /* sizes, or-ed, of the integers that threads may add to in memory at once, or the like */
   bool copies;      /* what threads ask for is copied to where they share memory while they go on */
   bool joins;       /* a launch may be of several kernels, abreast or one after the other */
   size_t registers; /* bytes of values that the threads of a unit hold without memory */

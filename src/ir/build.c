@@ -188,9 +188,9 @@ tn_node *tn__scatter(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
   return tn__node_make(c, &(tn__make){.op = OP_SCATTER, .src = src, .nsrc = 3});
 }
 
-tn_node *tn__scatter_greatest(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd) {
+tn_node *tn__scatter_by(tn_ctx *c, tn__op op, tn_node *base, tn_node *idx, tn_node *upd) {
   tn_node *src[] = {base, idx, upd};
-  int64_t by = OP_MAX;
+  int64_t by = op;
   return tn__node_make(c, &(tn__make){.op = OP_SCATTER, .src = src, .nsrc = 3, .ints = &by, .nint = 1});
 }
 

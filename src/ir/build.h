@@ -41,7 +41,7 @@ tn_node *tn__window(tn_ctx *c, tn_node *x, int64_t axis, int64_t size, int64_t s
 tn_node *tn__fold(tn_ctx *c, tn_node *g, tn_node *n, int64_t axis, int64_t size, int64_t stride, int64_t dilation);
 tn_node *tn__gather(tn_ctx *c, tn_node *x, tn_node *idx);
 tn_node *tn__scatter(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd);
-tn_node *tn__scatter_greatest(tn_ctx *c, tn_node *base, tn_node *idx, tn_node *upd);
+tn_node *tn__scatter_by(tn_ctx *c, tn__op op, tn_node *base, tn_node *idx, tn_node *upd); /* MAX, OR */
 tn_node *tn__contract(tn_ctx *c, tn_node *a, tn_node *b, int nb, int nm, int nn, int nk);
 tn_node *tn__scalar_to(tn_ctx *c, tn_node *x, tn_node *const *dims, uint32_t rank); /* rank-0 x spread over a shape */
 tn_node *tn__sink(tn_ctx *c, tn_node *const *src, uint32_t n, const char *name);

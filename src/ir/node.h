@@ -169,8 +169,8 @@ static inline bool tn__is_addable(int to, int value) {
   return to == value || tn__is_counted(to, value) || tn__is_added_wide(to, value);
 }
 
-/* By what SCATTER and STOREADD combine values with what stands there: sums, or what is greatest.  Of integers both are
- * the same in any order. */
+/* By what SCATTER and STOREADD combine values with what stands there: sums, what is greatest, or the bits of both.
+ * Of integers all are the same in any order. */
 static inline int tn__combines_by(const tn_node *n) {
   return n->nint ? (int)n->ints[0] : OP_ADD;
 }

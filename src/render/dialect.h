@@ -37,7 +37,8 @@ typedef struct tn__group_words {
   const char *from; /* a pointer to element $0 + $1, that compilers do not see through; NULL: not so */
   /* adds $1 to $0, of type $t, whoever else does so at once; by bytes: of 4, of 8; NULL: not so */
   const char *add[2];
-  const char *greatest[2]; /* so the greatest of $0 and $1 */
+  const char *greatest[2]; /* so the greatest of $0 and $1, */
+  const char *bits[2];     /* and the bits of both */
   const char *add_shared; /* so where a group shares memory, of 4 bytes */
   /* $0, a u32 there, once threads in step have counted at it up to this one; of these, those count at one place whose
    * numbers $1 agree in their least $b bits; NULL: not so */

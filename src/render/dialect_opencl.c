@@ -21,6 +21,7 @@ static const tn__group_words words = {
     .meets_again = true, /* PoCL 3.1: directly behind such a loop one thread decides for all which way to branch */
     .add = {"tn_add_at_$n(&$0, $1);"},
     .greatest = {"tn_max_at_$n(&$0, $1);"},
+    .bits = {"tn_or_at_$n(&$0, $1);"},
     .add_shared = "tn_add_in_$n(&$0, $1);",
     .wide = {"uchar", "ushort", "uint", "uint2", "uint4"},
     .unroll = "#pragma unroll",

@@ -604,7 +604,8 @@ static void put_own(tn__printer *p, tn_node *n) {
 static const char *adding(const tn__printer *p, const tn_node *n) {
   const tn__group_words *d = p->d->group;
   if (!tn__adds_at_once(p->part, n)) return NULL;
-  const char *const *words = tn__combines_by(n) == OP_MAX ? d->greatest : d->add;
+  int by = tn__combines_by(n);
+  const char *const *words = by == OP_MAX ? d->greatest : by == OP_OR ? d->bits : d->add;
   if (tn__is_tallies(n->src[0])) return words == d->add ? d->add_shared : NULL;
   return words[tn__size_of(n->src[0]->dtype) == sizeof(int64_t)];
 }

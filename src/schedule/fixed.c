@@ -58,13 +58,13 @@ bool tn__fixed_form(const tn__target *t, const tn_node *n, tn__fixed *f) {
   return is_short && n->dtype != TN_F64 && form_of(upd->dtype, updates, f);
 }
 
-/* Words are cleared and read; an update is read, with its place, and each word that it is added to is in a sector of
- * its own, as a rule. */
+/* Words are cleared and read; an update is read, with its place, and added to a digit somewhere, mostly the same one,
+ * seldom also to that below. */
 /* a choice: any is right */
 double tn__fixed_work(const tn__target *t, const tn__fixed *f, double places, double updates) {
-  double move = t->balance > 0 ? (double)t->balance : 1, words = f->digits + 1, adds = f->digits > 1 ? 2 : 1;
-  double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1;
-  return FIXED_LAUNCHES * tn__target_launch_guess(t) + move * (4 * words * places + (3 + adds * sector) * updates);
+  double move = t->balance > 0 ? (double)t->balance : 1, words = f->digits + 1, adds = f->digits > 1 ? 4. / 3 : 1;
+  double update = 3 + adds * tn__somewhere(t, 2 * places, true);
+  return FIXED_LAUNCHES * tn__target_launch_guess(t) + move * (4 * words * places + update * updates);
 }
 
 static tn_node *power_like(tn_ctx *c, tn_node *x, int exponent) {

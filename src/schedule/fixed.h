@@ -1,6 +1,6 @@
 /* Sums by index as whole numbers of 64 bits, which are the same in any order, so that all updates are added at once,
- * and no two runs differ.  Prefix tn__fixed_, tn__scaled_.  What becomes of them are two forms; which takes less is
- * up to who asks. */
+ * and no two runs differ.  Prefix tn__fixed_, tn__scaled_, tn__rank.  What becomes of them are two forms; which takes
+ * less is up to who asks. */
 #ifndef TN_SCHEDULE_FIXED_H
 #define TN_SCHEDULE_FIXED_H
 #include "device/target.h"
@@ -36,6 +36,18 @@ tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_nod
  * below 0: none */
 tn_node *tn__scaled_at_updates(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd,
                                tn_node **place);
+
+/* By rank (ranked.c): how many places that some update goes to come before each of them.  Sums by rank are no more than
+ * there are updates; tn__ranks_work is what all else takes. */
+double tn__ranks_work(const tn__target *t, double places, double updates);
+/* idx[n] of i64 -> words of u64: places, a bit each, and above these how many bits are set in the words before */
+tn_node *tn__ranks_of(tn_ctx *c, const tn_node *places, tn_node *idx);
+/* ... and the ranks of these updates' places, [n], or of all places, [places], of i32; -1: no update goes there */
+tn_node *tn__ranks_at(tn_ctx *c, tn_node *ranks, tn_node *idx);
+tn_node *tn__ranks_of_places(tn_ctx *c, tn_node *ranks, tn_node *places);
+
+/* What somewhere in so many f32 takes, in f32 moved: what is added, or read (scaled.c) */
+double tn__somewhere(const tn__target *t, double size, bool is_added);
 
 /* What both are made of, of f32 and i32 elements: 2^by, in the range of normal floats; the biased exponent, as if
  * what is below the least normal one had that one's, and at most that of the greatest */

@@ -60,10 +60,11 @@ enum {
   GROUP_LAUNCHES = 2 /* and who owns a group, and where updates are in it */
 };
 
-/* What somewhere in so many f32 takes, in sectors: some of what does so in the cache that units share, some of what
- * does in memory (measured: additions to 66 MB, of which a cache has 50, at 20 G/s; greatest ones of 168 MB at 12) */
+/* In sectors: some of what takes so many in the cache that units share, some of what does in memory (measured:
+ * additions to 66 MB, of which a cache has 50, at 20 G/s; greatest ones of 168 MB, and additions to 171, at 12) */
 /* a choice: any is right */
-static double somewhere(const tn__target *t, double size, double near, double far) {
+double tn__somewhere(const tn__target *t, double size, bool is_added) {
+  double near = is_added ? 1.5 : 0.75, far = is_added ? 15 : 8;
   double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1, bytes = size * sizeof(float);
   double part = t->far > 0 && bytes > 0 ? fmin(1, (double)t->far / bytes) : 1;
   return sector * (part * near + (1 - part) * far);
@@ -74,19 +75,18 @@ static double somewhere(const tn__target *t, double size, double near, double fa
  * H200 cached words are added to at 100 million in a millisecond (10 ps each; f32[524288] from 1789900 took 41 us). */
 /* a choice: any is right */
 double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates) {
-  const double add[2] = {1.5, 15}, load[2] = {0.75, 8};
   double move = t->balance > 0 ? (double)t->balance : 1, read = 3;
   double spans = s->spans > 1 ? s->spans : 1;
   bool grouped = s->group > 1;
   double entries = grouped ? places / s->group : 0, all = places;
   if (grouped) places = s->group * updates; /* that have exponents */
   double of_word = WORD * (s->bits ? updates : places);
-  double own = read + somewhere(t, places, add[0], add[1]) + somewhere(t, places / spans, load[0], load[1]);
-  double pass = (s->digits ? 1 : own) + spans * read + somewhere(t, of_word / spans, add[0], add[1]);
+  double own = read + tn__somewhere(t, places, true) + tn__somewhere(t, places / spans, false);
+  double pass = (s->digits ? 1 : own) + spans * read + tn__somewhere(t, of_word / spans, true);
   double words = 2 * (of_word + places + entries); /* cleared, and read */
-  if (s->bits || grouped) pass += somewhere(t, of_word, load[0], load[1]);
-  if (grouped) pass += read + somewhere(t, entries, add[0], add[1]) + 2 * somewhere(t, entries, load[0], load[1]);
-  if (s->is_added) words -= places + entries, pass += somewhere(t, all, add[0], add[1]);
+  if (s->bits || grouped) pass += tn__somewhere(t, of_word, false);
+  if (grouped) pass += read + tn__somewhere(t, entries, true) + 2 * tn__somewhere(t, entries, false);
+  if (s->is_added) words -= places + entries, pass += tn__somewhere(t, all, true);
   int launches = LAUNCHES + (s->digits ? ONE_LAUNCHES : 0) + (grouped ? GROUP_LAUNCHES : 0);
   return launches * tn__target_launch_guess(t) + move * (words + pass * updates);
 }
@@ -236,7 +236,7 @@ static tn_node *find_owners(tn_ctx *c, const tn__scaled *s, const tn_node *place
   at = tn__op2(c, OP_IDIV, idx, tn__literal_like(c, idx, s->group));
   at = tn__where(c, inside, at, tn__literal_like(c, idx, -1));
   tn_node *number = tn__cast(c, tn__op2_num(c, OP_ADD, tn__place(c, &line, 0), 1), TN_I32);
-  return tn__scatter_greatest(c, tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &groups, 1), at, number);
+  return tn__scatter_by(c, OP_MAX, tn__scalar_to(c, tn__const_bits(c, TN_I32, 0), &groups, 1), at, number);
 }
 
 /* Where places at[...] are among those that updates have room for; below 0: nowhere */
@@ -270,7 +270,7 @@ static tn_node *find_greatest(tn_ctx *c, const passes *p, tn_node *places, tn_no
     idx = tn__where(c, tn__op2(c, OP_LT, tn__literal_like(c, one, 0), one), nowhere, of_own(c, p->one, idx, each));
     key = of_own(c, p->one, key, each);
   }
-  return tn__scatter_greatest(c, none, idx, key);
+  return tn__scatter_by(c, OP_MAX, none, idx, key);
 }
 
 /* Places for several passes: what is stored for them is as narrow as it may be, and -1 where it is none of them. */

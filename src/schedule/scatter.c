@@ -4,7 +4,8 @@
  * there are fewer of them than places, each of them asks all others, and the first of those that go to one place takes
  * their sum there; along an axis only those of its own line are asked.  Of many, those that go to one place are brought
  * together by sorting: they are a run then, and its sum is made of sums of blocks.  Single numbers are added at once as
- * integers are, in fixed point, where that takes less (fixed.c, scaled.c), and so are rows of few, number by number.
+ * integers are, in fixed point, where that takes less (fixed.c, scaled.c), by rank where places are many (ranked.c),
+ * and so are rows of few, number by number.
  *
  * A block gives the sum of the run that it ends in, as far as it is in the block; such sums, a run of the same number
  * each, are summed up along runs by the same rule.  So what a place gets is the sum of its elements in the block in
@@ -46,6 +47,12 @@ enum {
 };
 
 static double most(const tn_node *size) { return (double)size->hi; }
+
+static double most_of(const tn_node *x) {
+  double all = 1;
+  for (uint32_t i = 0; i < x->rank; i++) all *= most(x->dim[i]);
+  return all;
+}
 
 /* Element `at` along an axis, which goes */
 static tn_node *element_of(tn_ctx *c, tn_node *x, uint32_t axis, tn_node *at) {
@@ -468,7 +475,7 @@ typedef struct whole {
   tn_node *numbers; /* the scatter, of single numbers */
   tn__fixed fixed;
   tn__scaled scaled;
-  bool is_fixed;
+  bool is_fixed, is_ranked; /* is_ranked: of ranks of places, not of places */
   double work;
 } whole;
 
@@ -496,9 +503,7 @@ static tn_node *of_numbers(tn_ctx *c, tn_node *n) {
 /* a choice: any is right */
 static whole as_whole(const tn__target *t, tn_node *numbers, double looked, double added, bool in_order) {
   whole w = {.numbers = numbers, .work = INFINITY};
-  if (!numbers || numbers->dim[0]->hi <= FEW_PLACES) return w;
-  double places = most(numbers->dim[0]), updates = 1;
-  for (uint32_t i = 0; i < numbers->src[2]->rank; i++) updates *= most(numbers->src[2]->dim[i]);
+  double places = most(numbers->dim[0]), updates = most_of(numbers->src[2]);
   if (tn__scaled_form(t, numbers, added - looked, in_order, &w.scaled))
     w.work = tn__scaled_work(t, &w.scaled, places, updates) + (w.scaled.is_added ? added : looked);
   bool is_fixed = tn__fixed_form(t, numbers, &w.fixed);
@@ -506,6 +511,38 @@ static whole as_whole(const tn__target *t, tn_node *numbers, double looked, doub
   w.is_fixed = digits < w.work;
   w.work = fmin(w.work, digits);
   return w;
+}
+
+/* ... of places, or of no more ranks than there are updates, for which places that lie in order look */
+/* a choice: any is right */
+static whole as_least_whole(tn_ctx *c, const tn__target *t, tn_node *numbers, double looked, double added,
+                            bool in_order) {
+  if (!numbers || numbers->dim[0]->hi <= FEW_PLACES) return (whole){.work = INFINITY};
+  whole w = as_whole(t, numbers, looked, added, in_order);
+  tn_node *places = numbers->dim[0], *count = tn__numel(c, numbers->src[1]);
+  if (!in_order || !tn__is_const(count) || count->hi >= places->hi) return w;
+  tn_node *none = tn__scalar_to(c, tn__const_bits(c, numbers->dtype, 0), &count, 1);
+  whole ranked = as_whole(t, tn__scatter(c, none, numbers->src[1], numbers->src[2]), looked, INFINITY, in_order);
+  ranked.work += tn__ranks_work(t, most(places), most(count));
+  if (ranked.work >= w.work) return w;
+  ranked.numbers = numbers, ranked.is_ranked = true;
+  return ranked;
+}
+
+/* idx[n] of i64, upd[n] of f32 -> [places] of f32 */
+static tn_node *sums_of_whole(tn_ctx *c, const whole *w, tn_node *places, tn_node *idx, tn_node *upd) {
+  return w->is_fixed ? tn__fixed_sums(c, &w->fixed, places, idx, upd)
+                     : tn__scaled_sums(c, &w->scaled, places, idx, upd);
+}
+
+/* ... by rank: ranks that several passes over the updates read are stored, and so are sums, which are worked out once
+ * for each, and not wherever places look. */
+static tn_node *sums_by_rank(tn_ctx *c, const whole *w, tn_node *places, tn_node *idx, tn_node *upd) {
+  tn_node *ranks = tn__ranks_of(c, places, idx);
+  tn_node *rank = tn__ranks_at(c, ranks, idx);
+  if (!w->is_fixed) rank = tn__op1(c, OP_CONTIG, rank);
+  tn_node *sum = tn__op1(c, OP_CONTIG, sums_of_whole(c, w, idx->dim[0], tn__cast(c, rank, TN_I64), upd));
+  return tn__gather(c, sum, tn__ranks_of_places(c, ranks, places));
 }
 
 static tn_node *by_whole(tn_ctx *c, const whole *w, tn_node *base) {
@@ -519,8 +556,7 @@ static tn_node *by_whole(tn_ctx *c, const whole *w, tn_node *base) {
     sum = tn__scaled_at_updates(c, &w->scaled, places, idx, upd, &place);
     sum = tn__scatter(c, base, place, to_be_added(c, base, sum));
   } else {
-    sum = w->is_fixed ? tn__fixed_sums(c, &w->fixed, places, idx, upd)
-                      : tn__scaled_sums(c, &w->scaled, places, idx, upd);
+    sum = w->is_ranked ? sums_by_rank(c, w, places, idx, upd) : sums_of_whole(c, w, places, idx, upd);
     sum = tn__add(c, tn__acc(c, base), sum);
   }
   return tn__reshape(c, sum, dims.d, dims.rank);
@@ -584,7 +620,8 @@ static ways weigh(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_nod
   w.again = width > 1 && reads ? 2 * looked : 0;
   w.at_places = fmin(w.asked, found);
   w.by_updates = fewer ? fmin(w.sorted, w.others) + w.added : INFINITY;
-  w.numbers = as_whole(t, of_numbers(c, n), looked, w.added + (reads ? 2 * looked : 0), !is_turned(graph, n));
+  w.numbers =
+      as_least_whole(c, t, of_numbers(c, n), looked, w.added + (reads ? 2 * looked : 0), !is_turned(graph, n));
   if (w.of_lines) w.numbers.work += FLAT_MOVES * tn__move_work(t) * updates;
   /* what is added to places of memory is copied there first, and left there for what is made of it */
   w.through = 4 * looked;

@@ -108,6 +108,10 @@ static bool read_effect(reader *r, ex *out) {
       {"tn_max_at_u32", TN__C_ADD_AT, TN_U32, 2, OP_MAX},
       {"tn_max_at_i64", TN__C_ADD_AT, TN_I64, 2, OP_MAX},
       {"tn_max_at_u64", TN__C_ADD_AT, TN_U64, 2, OP_MAX},
+      {"tn_or_at_i32", TN__C_ADD_AT, TN_I32, 2, OP_OR},
+      {"tn_or_at_u32", TN__C_ADD_AT, TN_U32, 2, OP_OR},
+      {"tn_or_at_i64", TN__C_ADD_AT, TN_I64, 2, OP_OR},
+      {"tn_or_at_u64", TN__C_ADD_AT, TN_U64, 2, OP_OR},
   };
   for (size_t i = 0; i < sizeof effects / sizeof *effects; i++) {
     if (!is_at(r, effects[i].name)) continue;

@@ -74,7 +74,7 @@ tn__val tn__val_input(tn__world *w, int dtype, int64_t slot, int64_t element);
 tn__val tn__val_eval(tn__world *w, int op, int dtype, int sdtype, const tn__val *arg);
 /* x op y in a sum, product, least or greatest over many, whose order is free; and x * y as a term of one. */
 tn__val tn__val_collect(tn__world *w, int op, int dtype, tn__val x, tn__val y);
-/* `to` with a value added, or combined by MAX, both of any dtypes for which that may be (tn__is_addable).  Whole
+/* `to` with a value added, or combined otherwise, both of any dtypes for which that may be (tn__is_addable).  Whole
  * numbers that are sums of unknowns are elements of the field, as floats are, and are cast to them: what comes of the
  * sum is as far as the field tells, how it is rounded is not.  Such a number is nothing else: only sums of it, and
  * casts to floats, mean anything.

@@ -526,6 +526,10 @@ CASE(scatter_row, tn__scatter(c, F("10,3"), array(TN_I32, "5"), F("5,4")))
 CASE(scatter_count, tn__scatter(c, F("10,3"), array(TN_I32, "5"), F("6,3")))
 CASE(scatter_dtype, tn__scatter(c, F("10"), array(TN_I32, "5"), array(TN_F16, "5")))
 CASE(scatter_float, tn__scatter(c, F("10"), F("5"), F("5")))
+CASE(scatter_bits, tn__scatter_by(c, OP_OR, array(TN_U32, "10"), array(TN_I32, "5"), array(TN_U32, "5")))
+CASE(scatter_bits_wide, tn__scatter_by(c, OP_OR, array(TN_I64, "10"), array(TN_I32, "5"), F("5")))
+CASE(scatter_bits_float, tn__scatter_by(c, OP_OR, F("10"), array(TN_I32, "5"), F("5")))
+CASE(scatter_least, tn__scatter_by(c, OP_MIN, F("10"), array(TN_I32, "5"), F("5")))
 CASE(scatter_scalar, tn__scatter(c, F(""), array(TN_I32, "5"), F("5")))
 CASE(contract_ok, tn__contract(c, F("64,784"), F("128,784"), 0, 1, 1, 1))
 CASE(contract_batch, tn__contract(c, F("B,2,3,4"), F("B,5,4"), 1, 2, 1, 1))
@@ -556,6 +560,10 @@ static void test_gather_scatter_contract(void **state) {
   bad(scatter_count, TN_ESHAPE, "what is added must have");
   bad(scatter_dtype, TN_EDTYPE, "dtype of the base");
   bad(scatter_float, TN_EDTYPE, "must be an integer");
+  good(scatter_bits, "u32[10]");
+  bad(scatter_bits_wide, TN_EDTYPE, "dtype of the base");
+  bad(scatter_bits_float, TN_EDTYPE, "bits are those of integers");
+  bad(scatter_least, TN_EDTYPE, "or by or the bits of both");
   bad(scatter_scalar, TN_ESHAPE, "no axis to index");
   good(contract_ok, "f32[64,128]");
   good(contract_batch, "f32[B,2,3,5]");

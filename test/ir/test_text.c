@@ -190,6 +190,7 @@ static void test_tensor_ops(void **state) {
   tn_node *index = input(TN_I64, 5, 1, (tn_node *[]){tn__int(c, 3)});
   round_trip(tn__gather(c, x, index));
   round_trip(tn__scatter(c, x, index, tn__gather(c, y, index)));
+  round_trip(tn__scatter_by(c, OP_MAX, x, index, tn__gather(c, y, index)));
   round_trip(tn__contract(c, x, y, 0, 1, 1, 1));
   round_trip(tn__op1(c, OP_DETACH, x));
   round_trip(tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &x, .nsrc = 1}));

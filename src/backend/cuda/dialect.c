@@ -26,6 +26,7 @@ static const tn__group_words words = {
     .from = "tn_from($0, $1)",
     .add = {"tn_add_at_$n(&$0, $1);", "tn_add_at_$n(&$0, $1);"},
     .greatest = {"tn_max_at_$n(&$0, $1);", "tn_max_at_$n(&$0, $1);"},
+    .bits = {"tn_or_at_$n(&$0, $1);", "tn_or_at_$n(&$0, $1);"},
     .add_shared = "tn_add_in_$n(&$0, $1);",
     .count_in_step = "tn_count_in_step<$b>(&$0, (u32)$1)",
     .own_places = "tn_own_places<$n, $b, $g, $w>($0, $1, $2, $3);",
