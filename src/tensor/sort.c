@@ -45,6 +45,10 @@ enum {
   EXCHANGE_STEPS = 385,   /* so many multiply-adds an element, in a cache or not */
   TABLE_GROUPS = 2,       /* at least so many groups for each unit, or shorter blocks, */
   LEAST_BLOCK = 1024,     /* down to so many elements */
+  NUMBER_MOVES = 2,       /* f32 moved of an element in a pass for its number, */
+  ORDER_MOVES = 9,        /* and where it is looked up by that: most of its sector; */
+  FIRST_MOVES = 2,        /* to find the first 0 and NaN, */
+  FIRST_LAUNCHES = 2,     /* which takes so many kernels */
   ASK_FETCHES = 4 /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
@@ -645,15 +649,56 @@ static way way_of(tn_ctx *c, const tn_node *x, const tn__keys *k, bool numbered)
   return way_to_sort(t, sizes_of(t, x), k->bits, numbered, &work);
 }
 
+/* The keys alone; NULL: that is not quicker */
+static tn_node *sorted_alone(tn_ctx *c, tn_node *x, const tn__keys *k) {
+  way by = way_of(c, x, k, false);
+  if (by.is == BY_MERGES) return sorted_by_merges(c, *k, by.merges, NULL);
+  if (!goes_by_passes(by)) return NULL;
+  load l = load_of(c, *k, by, (beside){0});
+  sort_by_passes(c, &l, k->bits, by);
+  return tn__first_of(c, l.key, 1, x->dim[1]);
+}
+
+/* Is it quicker to look for the first 0 and NaN than to say of each which element it is? */
+/* a choice: either is right */
+static bool spares_numbers(const tn__target *t, double n, int bits) {
+  double moves = NUMBER_MOVES * ceil((double)bits / TABLE_BITS) + ORDER_MOVES - FIRST_MOVES;
+  return n * moves * fmax((double)t->balance, 1) > FIRST_LAUNCHES * launch_work(t, !t->group);
+}
+
+tn_node *tn__sorted_keys(tn_ctx *c, tn_node *x) {
+  tn__keys k = tn__keys_of(c, x, false);
+  return spares_numbers(target_of(c, x), (double)x->dim[1]->hi, k.bits) ? sorted_alone(c, x, &k) : NULL;
+}
+
 tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
   if (!tn__is_int(x->dtype) && x->dtype != TN_BOOL) return NULL;
   tn__keys k = tn__keys_of(c, x, down);
-  way by = way_of(c, x, &k, false);
-  if (by.is == BY_MERGES) return integer_of(c, &k, sorted_by_merges(c, k, by.merges, NULL), x->dtype);
-  if (!goes_by_passes(by)) return NULL;
-  load l = load_of(c, k, by, (beside){0});
-  sort_by_passes(c, &l, k.bits, by);
-  return integer_of(c, &k, tn__first_of(c, l.key, 1, x->dim[1]), x->dtype);
+  tn_node *sorted = sorted_alone(c, x, &k);
+  return sorted ? integer_of(c, &k, sorted, x->dtype) : NULL;
+}
+
+/* Of x[n], the first element where `is` holds, for as many as are asked for; 0 if there is none */
+static tn_node *first_where(tn_ctx *c, tn_node *x, tn_node *is, const tn_node *of) {
+  int64_t along = 0;
+  tn__dims line = tn__dims_of(x);
+  tn_node *at = tn__place(c, &line, 0), *end = tn__scalar_to(c, tn__dim_value(c, line.d[0], TN_I64), line.d, 1);
+  if (line.d[0]->hi <= INT32_MAX) at = i32(c, at), end = i32(c, end);
+  at = tn__reduce(c, OP_RMIN, tn__where(c, is, at, end), &along, 1);
+  return tn__scalar_to(c, tn__op1(c, OP_CONTIG, tn__gather(c, x, at)), of->dim, of->rank);
+}
+
+/* Each bit of what is neither 0 nor NaN is in its key. */
+tn_node *tn__first_of_keys(tn_ctx *c, tn_node *x, tn_node *key) {
+  uint64_t sign = (uint64_t)1 << (tn__size_of(x->dtype) * 8 - 1), all = sign | (sign - 1);
+  x = tn__op1(c, OP_DETACH, tn__merge_axes(c, once(c, x), 0, 2));
+  tn_node *top = unsigned_const(c, key, sign), *zero = tn__literal_like(c, x, 0);
+  tn_node *above = tn__op2(c, OP_NE, tn__op2(c, OP_AND, key, top), unsigned_const(c, key, 0));
+  tn_node *value = tn__where(c, above, tn__op2(c, OP_XOR, key, top), tn__op1(c, OP_NOT, key));
+  value = tn__bitcast(c, value, x->dtype);
+  value = tn__where(c, tn__op2(c, OP_EQ, key, top), first_where(c, x, tn__op2(c, OP_EQ, x, zero), key), value);
+  tn_node *nan = first_where(c, x, tn__op2(c, OP_NE, x, x), key);
+  return tn__where(c, tn__op2(c, OP_EQ, key, unsigned_const(c, key, all)), nan, value);
 }
 
 /* Which element of all rows stands at each place, by counting: [R, n] */
