@@ -650,13 +650,12 @@ static way way_of(tn_ctx *c, const tn_node *x, const tn__keys *k, bool numbered)
 }
 
 /* The keys alone; NULL: that is not quicker */
-static tn_node *sorted_alone(tn_ctx *c, tn_node *x, const tn__keys *k) {
-  way by = way_of(c, x, k, false);
+static tn_node *sorted_alone(tn_ctx *c, const tn__keys *k, way by) {
   if (by.is == BY_MERGES) return sorted_by_merges(c, *k, by.merges, NULL);
   if (!goes_by_passes(by)) return NULL;
   load l = load_of(c, *k, by, (beside){0});
   sort_by_passes(c, &l, k->bits, by);
-  return tn__first_of(c, l.key, 1, x->dim[1]);
+  return tn__first_of(c, l.key, 1, k->of->dim[1]);
 }
 
 /* Is it quicker to look for the first 0 and NaN than to say of each which element it is? */
@@ -668,13 +667,20 @@ static bool spares_numbers(const tn__target *t, double n, int bits) {
 
 tn_node *tn__sorted_keys(tn_ctx *c, tn_node *x) {
   tn__keys k = tn__keys_of(c, x, false);
-  return spares_numbers(target_of(c, x), (double)x->dim[1]->hi, k.bits) ? sorted_alone(c, x, &k) : NULL;
+  if (!spares_numbers(target_of(c, x), (double)x->dim[1]->hi, k.bits)) return NULL;
+  way by = way_of(c, x, &k, false);
+  if (goes_by_passes(by)) { /* NaN fills it up: then keys are made of what stands in memory, wherever they are wanted */
+    tn_node *whole = filled_up(c, tn__bitcast(c, tn__op1(c, OP_DETACH, once(c, x)), as_bits(x->dtype)), by.block);
+    k.of = tn__keys_in_passing(c, tn__bitcast(c, whole, x->dtype), false).of;
+  }
+  tn_node *sorted = sorted_alone(c, &k, by);
+  return sorted ? tn__first_of(c, sorted, 1, x->dim[1]) : NULL;
 }
 
 tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
   if (!tn__is_int(x->dtype) && x->dtype != TN_BOOL) return NULL;
   tn__keys k = tn__keys_of(c, x, down);
-  tn_node *sorted = sorted_alone(c, x, &k);
+  tn_node *sorted = sorted_alone(c, &k, way_of(c, x, &k, false));
   return sorted ? integer_of(c, &k, sorted, x->dtype) : NULL;
 }
 

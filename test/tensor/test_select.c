@@ -522,15 +522,16 @@ static void keys_say_what_they_are(void **state) {
   }
 }
 
-/* Passes then move keys alone.  Where a gradient goes back by the order, it is sorted once, by both. */
+/* Passes then move keys alone, which the first one makes of what it loads.  Where a gradient goes back by the order, it
+ * is sorted once, by both. */
 static void keys_alone_are_sorted(void **state) {
   (void)state;
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
   assert_non_null(c);
   for (int graded = 0; graded < 2; graded++) tn_scope(c) {
       tn_program *p = tn_program_begin(c);
-      tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(1 << 24)), *values, *grad;
-      assert_int_equal(tn_unique(x, (1 << 24) + 1, -1, &values, NULL, NULL, NULL), TN_OK);
+      tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS((1 << 24) - 5)), *values, *grad;
+      assert_int_equal(tn_unique(x, 1 << 24, -1, &values, NULL, NULL, NULL), TN_OK);
       assert_int_equal(tn_program_output(p, "values", values), TN_OK);
       if (graded) {
         if (tn_grad(tn_sum(tn_square(values), NULL, 0, false), 1, &x, &grad)) fail_msg("%s", tn_last_error(c)->text);
@@ -542,7 +543,7 @@ static void keys_alone_are_sorted(void **state) {
       int numbered = 0, alone = 0;
       for (const char *at = text; (at = strstr(at, " = buffer u64 16777216 ")); at++) numbered++;
       for (const char *at = text; (at = strstr(at, " = buffer u32 16777216 ")); at++) alone++;
-      if (numbered != (graded ? 4 : 0) || (alone < 4) != graded)
+      if (numbered != (graded ? 4 : 0) || (graded ? alone > 3 : alone != 4))
         fail_msg("%d passes with numbers and %d without:\n%s", numbered, alone, text);
       tn_string_free(text);
       tn_program_close(p);
