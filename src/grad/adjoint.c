@@ -285,6 +285,10 @@ static tn_node *of_nothing(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   return NULL;
 }
 
+static tn_node *of_either(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
+  return k ? of_same(c, n, k, g) : NULL;
+}
+
 static tn_node *of_assign(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   (void)k, (void)g;
   tn__fail(c, TN_EGRAD,
@@ -299,7 +303,7 @@ static const adjoint_fn adjoints[OP_COUNT] = {
     [OP_SHRINK] = of_shrink,   [OP_FLIP] = of_flip,       [OP_WINDOW] = of_window,     [OP_FOLD] = of_fold,
     [OP_GATHER] = of_gather,   [OP_SCATTER] = of_scatter, [OP_CONTRACT] = of_contract, [OP_DETACH] = of_nothing,
     [OP_CONTIG] = of_same,     [OP_ASSIGN] = of_assign,   [OP_PERMUTATION] = of_nothing,
-    [OP_DISTINCT] = of_nothing, [OP_SPANS] = of_nothing,
+    [OP_DISTINCT] = of_nothing, [OP_SPANS] = of_nothing,   [OP_EITHER] = of_either,
 };
 
 tn_node *tn__adjoint(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {

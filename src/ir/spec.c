@@ -27,7 +27,7 @@ static const phase tensor_phase = {
         [OP_RESHAPE] = "vi*", [OP_EXPAND] = "vi*", [OP_PERMUTE] = "v", [OP_PAD] = "vi*", [OP_SHRINK] = "vi*",
         [OP_FLIP] = "v", [OP_WINDOW] = "v", [OP_FOLD] = "vi", [OP_GATHER] = "vm", [OP_SCATTER] = "vmv",
         [OP_CONTRACT] = "vv", [OP_DETACH] = "v", [OP_CONTIG] = "v", [OP_PERMUTATION] = "m",
-        [OP_DISTINCT] = "m", [OP_SPANS] = "m", [OP_ASSIGN] = "vv",
+        [OP_DISTINCT] = "m", [OP_SPANS] = "m", [OP_ASSIGN] = "vv", [OP_EITHER] = "vv",
         [OP_SINK] = "v*",
     }};
 

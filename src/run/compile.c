@@ -87,7 +87,7 @@ void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
   tn__work work = tn__work_begin(c);
   const tn__target *target = &p->dev->target;
   uint32_t *slot;
-  tn_node *graph = tn__schedule_prune(c, simplify(c, p));
+  tn_node *graph = tn__schedule_prune(c, tn__schedule_either(c, simplify(c, p)));
   graph = tn__schedule_views(c, &p->arena, graph, tn__views_of(p->key), &p->view, &slot);
   graph = tn__schedule_moments(c, graph, target);
   tn_node *before = graph;

@@ -39,6 +39,11 @@ static int64_t compute(tn_ctx *c, tn__chosen *k, selection *s) {
   return number_in(c, s->part[COUNT]);
 }
 
+/* Floats may be asked for their gradient later, which goes where the order says. */
+static bool is_ordered(const selection *s) {
+  return s->want[INVERSE] || (s->want[VALUES] && tn__is_float(s->t->node->dtype));
+}
+
 static void choose(tn_ctx *c, void *arg) {
   selection *s = arg;
   const char *fault = tn__cell_fault(c, s->t);
@@ -47,7 +52,7 @@ static void choose(tn_ctx *c, void *arg) {
   for (int i = 0; i < OUTPUTS; i++) any |= s->want[i] != NULL;
   if (!any) tn__fail(c, TN_EINVAL, "there is no place for a result: all are NULL");
   tn_node *x = s->t->node;
-  tn__chosen k = s->want[PLACES] ? tn__choose_nonzero(c, x) : tn__choose_distinct(c, x, s->want[INVERSE]);
+  tn__chosen k = s->want[PLACES] ? tn__choose_nonzero(c, x) : tn__choose_distinct(c, x, is_ordered(s));
   tn_node *count = tn__int(c, compute(c, &k, s));
   if (s->want[PLACES]) s->made[PLACES] = tn__cell_new(c, tn__nonzero_places(c, &k, x, count, -1));
   if (s->want[VALUES]) s->made[VALUES] = tn__cell_new(c, tn__distinct_values(c, &k, x, count, 0));

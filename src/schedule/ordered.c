@@ -56,10 +56,17 @@ static void by_counting(tn_ctx *c, tn__ordered *o, int64_t most) {
   o->order = tn__cast(c, tn__op2(c, OP_AND, key, below), counter);
 }
 
-static void by_sorting(tn_ctx *c, tn__ordered *o) {
-  tn_node *sorted, *order = tn__sorted(c, tn__add_axis(c, o->number, 0), false, &sorted);
-  o->number = tn__op1(c, OP_CONTIG, tn__cast(c, sorted, o->number->dtype));
-  o->order = tn__cast(c, order, tn__narrow(order->dim[0]->hi));
+/* Numbers from 0 on are what is sorted: they may take a bit less. */
+static void by_sorting(tn_ctx *c, tn__ordered *o, tn_node *along) {
+  tn_node *row = tn__add_axis(c, tn__op2_num(c, OP_ADD, o->number, -1), 0), *sorted;
+  if (along) along = tn__sorted_along(c, row, tn__add_axis(c, along, 0), &sorted);
+  if (along) {
+    o->along = tn__op1(c, OP_CONTIG, tn__merge_axes(c, along, 0, 2));
+  } else {
+    tn_node *order = tn__sorted(c, row, false, &sorted);
+    o->order = tn__cast(c, order, tn__narrow(order->dim[0]->hi));
+  }
+  o->number = tn__op1(c, OP_CONTIG, tn__op2_num(c, OP_ADD, tn__cast(c, sorted, o->number->dtype), 1));
 }
 
 /* a choice: any is right */
@@ -82,10 +89,15 @@ double tn__order_work(const tn__target *t, int64_t places, double n) {
   return work;
 }
 
-tn__ordered tn__in_order(tn_ctx *c, const tn__target *t, tn_node *number, int64_t most) {
+bool tn__order_takes_along(const tn__target *t, int64_t places, double n, int bits) {
+  double work;
+  return !counts(t, places, n, &work) && tn__sort_takes_along(t, 1, n, tn__bits_below(places), bits);
+}
+
+tn__ordered tn__in_order(tn_ctx *c, const tn__target *t, tn_node *number, int64_t most, tn_node *along) {
   tn__ordered o = {.number = number};
   double work;
   if (counts(t, most - 1, (double)number->dim[0]->hi, &work)) by_counting(c, &o, most);
-  else by_sorting(c, &o);
+  else by_sorting(c, &o, along);
   return o;
 }

@@ -30,7 +30,8 @@ enum {
   FEW_PLACES = 64,    /* at which additions would wait for each other */
   RUN_LAUNCHES = 8,   /* kernels of sums of runs, */
   RUN_STEPS = 32,     /* and multiply-adds in the time that an element of a row is in them, */
-  RUN_MOVES = 33,     /* or f32 moved in that of a single number */
+  RUN_MOVES = 24,     /* or f32 moved in that of a single number, */
+  RUN_GATHER = 9,     /* and where it does not come with its place, too */
   ASK_LAUNCHES = 2,   /* kernels where updates ask each other, beside those where places ask; */
   ASK_STEPS = 4,      /* multiply-adds in the time that one is asked: load, compare, choose, add; */
   ASK_WAITS = 40,     /* so, of a device that says what a launch takes: loads are waited for (20 to 140 measured); */
@@ -236,11 +237,24 @@ static bool is_sooner_moved(const tn__target *t, double n, double threads, doubl
   return threads <= FEW_THREADS && n * (waits - 2 * tn__move_work(t) * width) > tn__target_launch_guess(t);
 }
 
-/* x[n, ...] in the order of places, to be stored as narrow as it is given */
-static tn_node *in_order(tn_ctx *c, tn_node *x, tn_node *order) {
-  bool widened = x->op == OP_CAST && tn__dtype_acc(x->src[0]->dtype) == x->dtype;
-  tn_node *moved = tn__op1(c, OP_CONTIG, tn__gather(c, widened ? x->src[0] : x, order));
-  return widened ? tn__cast(c, moved, x->dtype) : moved;
+/* x as narrow as it is given, before it is widened to be summed up */
+static tn_node *as_given(tn_node *x) {
+  return x->op == OP_CAST && tn__dtype_acc(x->src[0]->dtype) == x->dtype ? x->src[0] : x;
+}
+
+/* Updates, of single numbers, filled up to n: they may go where they stand in order while they are put in order.  NULL:
+ * they are rows, or nobody knows how many. */
+static tn_node *along_of(tn_ctx *c, tn_node *upd, tn_node *n) {
+  if (!tn__is_int_const(upd->dim[1], 1) || !tn__is_const(upd->dim[0]) || !tn__is_const(n)) return NULL;
+  tn_node *end[] = {tn__int(c, 0), tn__sub(c, n, upd->dim[0])};
+  return tn__pad(c, tn__drop_axis(c, tn__in_memory(c, as_given(upd)), 1), end);
+}
+
+/* upd[n, r] in the order of places, to be stored as narrow as it is given */
+static tn_node *moved(tn_ctx *c, tn_node *upd, const tn__ordered *in) {
+  tn_node *all = in->along ? tn__add_axis(c, in->along, 1)
+                           : tn__op1(c, OP_CONTIG, tn__gather(c, as_given(upd), in->order));
+  return tn__cast(c, all, upd->dtype);
 }
 
 /* idx[n], filled up to whole blocks, and, if it is long, to whole blocks of these, by what goes nowhere: then no block
@@ -296,8 +310,9 @@ static runs runs_of(tn_ctx *c, const tn__target *t, tn_node *places, tn_node *id
   tn_node *number = tn__op2(c, OP_MIN, tn__where(c, inside, idx, end), tn__literal_like(c, idx, (double)places->hi));
   number = tn__op2_num(c, OP_ADD, tn__op2(c, OP_MAX, number, zero), 1);
   int64_t last = places->hi < INT64_MAX ? places->hi + 1 : INT64_MAX;
-  s.in = tn__in_order(c, t, tn__cast(c, number, tn__narrow(last)), last);
-  if (s.is_moved) s.upd = in_order(c, upd, s.in.order);
+  tn_node *along = s.is_moved ? along_of(c, upd, idx->dim[0]) : NULL;
+  s.in = tn__in_order(c, t, tn__cast(c, number, tn__narrow(last)), last, along);
+  if (s.is_moved) s.upd = moved(c, upd, &s.in);
   tn_node *blocks = tn__in_blocks(c, s.in.number, 0, FIRST_BLOCK);
   s.before = run_sums(c, last_of_blocks(c, blocks, 1), sums_that_go_on(c, &s));
   if (s.is_moved && is_before_stored(t, most(idx->dim[0]) * threads, most(blocks->dim[0]), most(upd->dim[1])))
@@ -419,12 +434,14 @@ static double asking_work(const tn__target *t, double askers, double n, double w
   return (t->launch > 0 ? ASK_WAITS : ASK_STEPS) * askers * n * width / together;
 }
 
-/* Sums of runs of those that are sorted.  A single number is gathered (9 f32, most of them of its sector), stands with
- * its place and the end of its run in three arrays (6), in sums of blocks (3), and is added somewhere by who loads all
- * of this again (15): 0.97 million bf16 to 15.5 million places took 123 us on an H200, 51 of them behind the sort. */
+/* Sums of runs of those that are sorted.  A single number stands with its place and the end of its run in three arrays
+ * (6 f32), in sums of blocks (3), and is added somewhere by who loads all of this again (15); one of so many bits that
+ * does not come with its place is gathered (9, most of them of its sector).  0.97 million bf16 to 15.5 million places,
+ * which were gathered, took 123 us on an H200, 51 of them behind the sort. */
 /* a choice: any is right */
-static double runs_work(const tn__target *t, int64_t places, double n, double width) {
-  double steps = width > 1 ? RUN_STEPS : RUN_MOVES * tn__move_work(t);
+static double runs_work(const tn__target *t, int64_t places, double n, double width, int bits) {
+  double moves = tn__order_takes_along(t, places, n, bits) ? RUN_MOVES : RUN_MOVES + RUN_GATHER;
+  double steps = width > 1 ? RUN_STEPS : moves * tn__move_work(t);
   return tn__order_work(t, places, n) + RUN_LAUNCHES * tn__target_launch_guess(t) + steps * n * width;
 }
 
@@ -599,7 +616,7 @@ static ways weigh(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_nod
   double updates = most(tn__numel(c, n->src[1])), width = 1, places = most(n->dim[0]);
   for (uint32_t i = 1; i < n->rank; i++) width *= most(n->dim[i]);
   double all = places * width;
-  w.sorted = runs_work(t, n->dim[0]->hi, updates, width);
+  w.sorted = runs_work(t, n->dim[0]->hi, updates, width, 8 * (int)tn__size_of(as_given(n->src[2])->dtype));
   w.asked = asking_work(t, places, updates, width);
   w.others = asking_work(t, updates, updates, width) + ASK_LAUNCHES * tn__target_launch_guess(t);
   /* what is added into memory is there in the dtype of the sums, and in the order of places; places that look for

@@ -96,6 +96,9 @@ static inline uint32_t tn__views_of(const tn_node *sink) {
 /* Of a pruned graph what has to be stored, where the first `views` outputs may be seen in others' memory: *view[i] says
  * how output i is, and source k is what the memory of output *slot[k] holds.  *view is in `a`. */
 tn_node *tn__schedule_views(tn_ctx *c, tn__arena *a, tn_node *sink, uint32_t views, tn__view **view, uint32_t **slot);
+/* either.c: ... without a choice between two ways to compute the same: the quick one, unless less has to be stored with
+ * what the other one is made of. */
+tn_node *tn__schedule_either(tn_ctx *c, tn_node *sink);
 /* moments.c: a pruned graph, and the same again, where sums of squares about means of rows that no group keeps read
  * these once. */
 tn_node *tn__schedule_moments(tn_ctx *c, tn_node *sink, const tn__target *t);

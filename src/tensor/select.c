@@ -22,16 +22,16 @@ static tn_node *count_upto(tn_ctx *c, tn_node *chosen) {
 }
 
 tn__chosen tn__choose_distinct(tn_ctx *c, tn_node *x, bool ordered) {
-  tn_node *row = tn__add_axis(c, flat(c, x), 0), *sorted = ordered ? NULL : tn__sorted_integers(c, row, false);
+  tn_node *row = tn__add_axis(c, flat(c, x), 0), *sorted = NULL, *alone = NULL;
   tn__chosen k = {0};
-  if (sorted)
-    k.sorted = sorted = tn__merge_axes(c, sorted, 0, 2);
-  else
-    k.order = tn__sorted(c, row, false, &sorted);
+  if (!ordered) alone = tn__is_float(x->dtype) ? tn__sorted_keys(c, row) : tn__sorted_integers(c, row, false);
+  if (!alone || tn__is_float(x->dtype)) k.order = tn__sorted(c, row, false, &sorted);
+  if (alone) alone = tn__merge_axes(c, alone, 0, 2);
+  if (alone) sorted = sorted ? tn__op2(c, OP_EITHER, alone, sorted) : alone;
   /* on devices of groups it stands in memory, but for its sign */
-  bool stands = k.sorted && tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
+  bool stands = alone && tn__device_get(c, x->device < 0 ? 0 : x->device)->target.group;
   if (!stands) sorted = tn__op1(c, OP_CONTIG, sorted);
-  if (k.sorted) k.sorted = sorted;
+  if (alone) k.sorted = k.order ? tn__first_of_keys(c, row, sorted) : sorted;
   tn__dims shape = tn__dims_of(sorted);
   tn_node *differs = tn__op2(c, OP_NE, sorted, tn__of_before(c, sorted));
   tn_node *first = tn__op2_num(c, OP_EQ, tn__place(c, &shape, 0), 0);
@@ -128,7 +128,7 @@ static tn_node *values_parted(tn_ctx *c, const tn__chosen *k, const tn__partitio
   return tn__cast(c, tn__partitioned(c, p, tn__cast(c, value, as), most), dtype);
 }
 
-tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, double fill) {
+static tn_node *distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, double fill) {
   tn_node *value;
   tn__partition p;
   if (k->front && are_parted(c, k, most, &p)) return values_parted(c, k, &p, x, most, fill);
@@ -141,6 +141,15 @@ tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node
     value = k->sorted ? at : tn__gather(c, flat(c, x), tn__op1(c, OP_CONTIG, at));
   }
   return tn__where(c, is_there(c, k, most), value, tn__literal_like(c, value, fill));
+}
+
+/* Of floats the order, if nobody but a gradient asks for it, need not be found. */
+tn_node *tn__distinct_values(tn_ctx *c, const tn__chosen *k, tn_node *x, tn_node *most, double fill) {
+  tn__chosen by_order = *k;
+  tn_node *value = distinct_values(c, k, x, most, fill);
+  if (!k->sorted || !k->order) return value;
+  by_order.sorted = NULL;
+  return tn__op2(c, OP_EITHER, value, distinct_values(c, &by_order, x, most, fill));
 }
 
 /* Each counts up to the next one, the last one up to the end. */

@@ -6,7 +6,7 @@
 
 typedef struct tn__chosen {
   tn_node *order;  /* [n], a permutation: which element stands at each place; NULL: they stand as they are, or */
-  tn_node *sorted; /* [n]: as this says, of integers, which are all that is known of them */
+  tn_node *sorted; /* [n]: as this says; of floats both say so, but only the order has their gradient */
   tn_node *is;     /* bool[n]: is it chosen?  NULL: as upto tells */
   bool front;      /* what is chosen is asked for, and how many are, but not which one each is: it comes to the front */
   tn_node *upto;   /* i32 or i64[n]: how many of those up to each place are chosen, itself among them */

@@ -45,6 +45,10 @@ enum {
   EXCHANGE_STEPS = 385,   /* so many multiply-adds an element, in a cache or not */
   TABLE_GROUPS = 2,       /* at least so many groups for each unit, or shorter blocks, */
   LEAST_BLOCK = 1024,     /* down to so many elements */
+  NUMBER_MOVES = 2,       /* f32 moved of an element in a pass for its number, */
+  ORDER_MOVES = 9,        /* and where it is looked up by that: most of its sector; */
+  FIRST_MOVES = 2,        /* to find the first 0 and NaN, */
+  FIRST_LAUNCHES = 2,     /* which takes so many kernels */
   ASK_FETCHES = 4 /* asking takes so long as fetching so many elements; where fetching is free: a multiply-add */
 };
 
@@ -181,9 +185,14 @@ static bool lies_along(const tn_node *x) {
   return x->op == OP_STORAGE || x->op == OP_PARAM || x->op == OP_CONTIG;
 }
 
-tn__keys tn__keys_in_passing(tn_ctx *c, tn_node *x, bool down) {
+/* Unsigned integers as wide */
+static int as_bits(int dtype) {
   static const int same_width[] = {[1] = TN_U8, [2] = TN_U16, [4] = TN_U32, [8] = TN_U64};
-  int width = (int)tn__size_of(x->dtype) * 8, as = same_width[width / 8];
+  return same_width[tn__size_of(dtype)];
+}
+
+tn__keys tn__keys_in_passing(tn_ctx *c, tn_node *x, bool down) {
+  int width = (int)tn__size_of(x->dtype) * 8, as = as_bits(x->dtype);
   uint64_t sign = (uint64_t)1 << (width - 1), all = sign | (sign - 1);
   tn__keys k = {.bits = width};
   if (tn__is_float(x->dtype)) x = tn__op1(c, OP_DETACH, x); /* the order has no gradient */
@@ -561,19 +570,34 @@ static bool serve_as_they_are(const tn__target *t, const tn__keys *k, way by) {
   return k->along && by.is == BY_TABLES && tn__target_ranks(t, by.block, TN__MOST_EXCHANGED);
 }
 
-/* Keys of R rows, and the number of each element among all where `numbered`, as few bits as there is room for */
-static load load_of(tn_ctx *c, tn__keys k, way by, bool numbered) {
-  tn_node *count = tn__numel(c, k.of);
-  int key_bits = by.is == BY_DIGITS ? k.bits : (k.bits + by.bits - 1) / by.bits * by.bits; /* whole digits */
-  int all = key_bits + tn__bits_below(count->hi);
+/* What goes on with each key, in one word or beside it: unsigned numbers of so many bits */
+typedef struct beside {
+  tn_node *of; /* [R, n]; NULL: nothing */
+  int bits;
+} beside;
+
+/* Which element of all rows each is, as few bits as there is room for */
+static beside numbers_of(tn_ctx *c, const tn__keys *k) {
+  tn_node *count = tn__numel(c, k->of);
+  return (beside){tn__reshape(c, tn__iota(c, count), k->of->dim, 2), tn__bits_below(count->hi)};
+}
+
+/* ... of keys: whole digits, but by digits of any number of bits */
+static int passed_bits(const tn__keys *k, way by) {
+  return by.is == BY_DIGITS ? k->bits : (k->bits + by.bits - 1) / by.bits * by.bits;
+}
+
+/* Keys of R rows, and what goes with them */
+static load load_of(tn_ctx *c, tn__keys k, way by, beside with) {
+  int key_bits = passed_bits(&k, by), all = key_bits + with.bits;
   load x = {.key = filled_up(c, k.of, by.block)};
-  bool in_one = !numbered || all <= 64;
+  bool in_one = !with.of || all <= 64;
   if (!in_one || !serve_as_they_are(target_of(c, k.of), &k, by)) x.key = tn__op1(c, OP_CONTIG, x.key);
   x.first = x.key;
-  if (!numbered) return x;
-  tn_node *number = filled_up(c, tn__reshape(c, tn__iota(c, count), k.of->dim, 2), by.block);
+  if (!with.of) return x;
+  tn_node *number = filled_up(c, with.of, by.block);
   if (all > 64) {
-    x.order = tn__cast(c, number, count->hi <= INT32_MAX ? TN_I32 : TN_I64);
+    x.order = tn__cast(c, number, with.bits < 32 ? TN_I32 : TN_I64);
     return x;
   }
   int as = all <= 32 ? TN_U32 : TN_U64;
@@ -583,9 +607,10 @@ static load load_of(tn_ctx *c, tn__keys k, way by, bool numbered) {
   return x;
 }
 
-static tn_node *sorted_by_passes(tn_ctx *c, tn__keys k, way by, tn_node **sorted) {
+/* What goes with each, in order */
+static tn_node *sorted_by_passes(tn_ctx *c, tn__keys k, way by, beside with, tn_node **sorted) {
   tn_node *n = k.of->dim[1];
-  load x = load_of(c, k, by, true);
+  load x = load_of(c, k, by, with);
   sort_by_passes(c, &x, k.bits, by);
   tn_node *key = tn__first_of(c, x.key, 1, n);
   tn_node *of_key = x.order ? key : masked(c, key, ((uint64_t)1 << x.number_from) - 1);
@@ -624,15 +649,62 @@ static way way_of(tn_ctx *c, const tn_node *x, const tn__keys *k, bool numbered)
   return way_to_sort(t, sizes_of(t, x), k->bits, numbered, &work);
 }
 
+/* The keys alone; NULL: that is not quicker */
+static tn_node *sorted_alone(tn_ctx *c, const tn__keys *k, way by) {
+  if (by.is == BY_MERGES) return sorted_by_merges(c, *k, by.merges, NULL);
+  if (!goes_by_passes(by)) return NULL;
+  load l = load_of(c, *k, by, (beside){0});
+  sort_by_passes(c, &l, k->bits, by);
+  return tn__first_of(c, l.key, 1, k->of->dim[1]);
+}
+
+/* Is it quicker to look for the first 0 and NaN than to say of each which element it is? */
+/* a choice: either is right */
+static bool spares_numbers(const tn__target *t, double n, int bits) {
+  double moves = NUMBER_MOVES * ceil((double)bits / TABLE_BITS) + ORDER_MOVES - FIRST_MOVES;
+  return n * moves * fmax((double)t->balance, 1) > FIRST_LAUNCHES * launch_work(t, !t->group);
+}
+
+tn_node *tn__sorted_keys(tn_ctx *c, tn_node *x) {
+  tn__keys k = tn__keys_of(c, x, false);
+  if (!spares_numbers(target_of(c, x), (double)x->dim[1]->hi, k.bits)) return NULL;
+  way by = way_of(c, x, &k, false);
+  if (goes_by_passes(by)) { /* NaN fills it up: then keys are made of what stands in memory, wherever they are wanted */
+    tn_node *whole = filled_up(c, tn__bitcast(c, tn__op1(c, OP_DETACH, once(c, x)), as_bits(x->dtype)), by.block);
+    k.of = tn__keys_in_passing(c, tn__bitcast(c, whole, x->dtype), false).of;
+  }
+  tn_node *sorted = sorted_alone(c, &k, by);
+  return sorted ? tn__first_of(c, sorted, 1, x->dim[1]) : NULL;
+}
+
 tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down) {
   if (!tn__is_int(x->dtype) && x->dtype != TN_BOOL) return NULL;
   tn__keys k = tn__keys_of(c, x, down);
-  way by = way_of(c, x, &k, false);
-  if (by.is == BY_MERGES) return integer_of(c, &k, sorted_by_merges(c, k, by.merges, NULL), x->dtype);
-  if (!goes_by_passes(by)) return NULL;
-  load l = load_of(c, k, by, false);
-  sort_by_passes(c, &l, k.bits, by);
-  return integer_of(c, &k, tn__first_of(c, l.key, 1, x->dim[1]), x->dtype);
+  tn_node *sorted = sorted_alone(c, &k, way_of(c, x, &k, false));
+  return sorted ? integer_of(c, &k, sorted, x->dtype) : NULL;
+}
+
+/* Of x[n], the first element where `is` holds, for as many as are asked for; 0 if there is none */
+static tn_node *first_where(tn_ctx *c, tn_node *x, tn_node *is, const tn_node *of) {
+  int64_t along = 0;
+  tn__dims line = tn__dims_of(x);
+  tn_node *at = tn__place(c, &line, 0), *end = tn__scalar_to(c, tn__dim_value(c, line.d[0], TN_I64), line.d, 1);
+  if (line.d[0]->hi <= INT32_MAX) at = i32(c, at), end = i32(c, end);
+  at = tn__reduce(c, OP_RMIN, tn__where(c, is, at, end), &along, 1);
+  return tn__scalar_to(c, tn__op1(c, OP_CONTIG, tn__gather(c, x, at)), of->dim, of->rank);
+}
+
+/* Each bit of what is neither 0 nor NaN is in its key. */
+tn_node *tn__first_of_keys(tn_ctx *c, tn_node *x, tn_node *key) {
+  uint64_t sign = (uint64_t)1 << (tn__size_of(x->dtype) * 8 - 1), all = sign | (sign - 1);
+  x = tn__op1(c, OP_DETACH, tn__merge_axes(c, once(c, x), 0, 2));
+  tn_node *top = unsigned_const(c, key, sign), *zero = tn__literal_like(c, x, 0);
+  tn_node *above = tn__op2(c, OP_NE, tn__op2(c, OP_AND, key, top), unsigned_const(c, key, 0));
+  tn_node *value = tn__where(c, above, tn__op2(c, OP_XOR, key, top), tn__op1(c, OP_NOT, key));
+  value = tn__bitcast(c, value, x->dtype);
+  value = tn__where(c, tn__op2(c, OP_EQ, key, top), first_where(c, x, tn__op2(c, OP_EQ, x, zero), key), value);
+  tn_node *nan = first_where(c, x, tn__op2(c, OP_NE, x, x), key);
+  return tn__where(c, tn__op2(c, OP_EQ, key, unsigned_const(c, key, all)), nan, value);
 }
 
 /* Which element of all rows stands at each place, by counting: [R, n] */
@@ -652,10 +724,30 @@ tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
     if (sorted) *sorted = tn__merge_axes(c, tn__cast(c, key, k.of->dtype), 0, 2);
     return tn__places_of(c, order, tn__numel(c, x)->hi <= INT32_MAX ? TN_I32 : TN_I64);
   }
-  order = goes_by_passes(by) ? sorted_by_passes(c, k, by, sorted) : order_of(c, k);
+  order = goes_by_passes(by) ? sorted_by_passes(c, k, by, numbers_of(c, &k), sorted) : order_of(c, k);
   order = tn__op1(c, OP_PERMUTATION, tn__merge_axes(c, tn__cast(c, order, TN_I64), 0, 2));
   if (sorted && !goes_by_passes(by)) *sorted = tn__gather(c, tn__merge_axes(c, k.of, 0, 2), order);
   return order;
+}
+
+/* Keys of so many bits: may others of so many go with them, instead of numbers? */
+static bool takes_along(int key_bits, way by, int bits) {
+  return goes_by_passes(by) && passed_bits(&(tn__keys){.bits = key_bits}, by) + bits <= 64;
+}
+
+bool tn__sort_takes_along(const tn__target *t, double rows, double n, int key_bits, int bits) {
+  double work;
+  sizes of = {rows, n, .merges = true, .known = true};
+  return takes_along(key_bits, way_to_sort(t, of, key_bits, true, &work), bits);
+}
+
+tn_node *tn__sorted_along(tn_ctx *c, tn_node *x, tn_node *along, tn_node **sorted) {
+  tn__keys k = tn__keys_of(c, x, false);
+  way by = way_of(c, x, &k, true);
+  int bits = 8 * (int)tn__size_of(along->dtype), as = as_bits(along->dtype);
+  if (!takes_along(k.bits, by, bits)) return NULL;
+  beside with = {tn__bitcast(c, along, as), bits};
+  return tn__bitcast(c, tn__cast(c, sorted_by_passes(c, k, by, with, sorted), as), along->dtype);
 }
 
 tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down) { return tn__sorted(c, x, down, NULL); }

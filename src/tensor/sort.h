@@ -10,6 +10,16 @@ tn_node *tn__sorted_order(tn_ctx *c, tn_node *x, bool down);
 /* ... and *sorted, unless it is NULL: [R * n] what stands there, as unsigned integers that are in the order of x's
  * elements, and equal where those are: NaN and NaN, -0 and 0, too */
 tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted);
+/* ... or along[R, n] in that order, [R, n], bit by bit, where that goes from pass to pass with the keys, instead of
+ * which element it is; NULL: it does not. */
+tn_node *tn__sorted_along(tn_ctx *c, tn_node *x, tn_node *along, tn_node **sorted);
+/* Does what has so many bits? */
+bool tn__sort_takes_along(const tn__target *t, double rows, double n, int key_bits, int bits);
+/* x[1, n] of floats -> its keys alone in order, [1, n]; NULL: that is not quicker */
+tn_node *tn__sorted_keys(tn_ctx *c, tn_node *x);
+/* x[1, n] of floats, and keys of some of its elements, not downwards: for each the first element of x that has the key,
+ * bit by bit, without its gradient */
+tn_node *tn__first_of_keys(tn_ctx *c, tn_node *x, tn_node *key);
 /* x[R, n] -> its rows in order, of integers alone, where their keys say what they are; NULL: that is not quicker. */
 tn_node *tn__sorted_integers(tn_ctx *c, tn_node *x, bool down);
 /* Bits that numbers up to n take */

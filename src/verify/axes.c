@@ -279,6 +279,7 @@ static const relate_fn relate[OP_COUNT] = {
     [OP_PERMUTE] = of_permute, [OP_PAD] = of_pad,      [OP_SHRINK] = of_shrink, [OP_FLIP] = of_same,
     [OP_WINDOW] = of_window,  [OP_FOLD] = of_fold,     [OP_GATHER] = of_gather, [OP_SCATTER] = of_scatter,
     [OP_CONTRACT] = of_contract, [OP_DETACH] = of_same, [OP_CONTIG] = of_same,  [OP_ASSIGN] = of_elements,
+    [OP_EITHER] = of_elements,
 };
 
 /* Of an op that is not listed nothing is known: its sizes, and those of its sources, stay. */

@@ -273,7 +273,7 @@ static const evaluate_fn evaluate[OP_COUNT] = {
     [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,     [OP_FLIP] = move,         [OP_WINDOW] = move,
     [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter, [OP_CONTRACT] = contract, [OP_DETACH] = same,
     [OP_CONTIG] = same,  [OP_ASSIGN] = same,   [OP_PERMUTATION] = places,
-    [OP_DISTINCT] = places, [OP_SPANS] = in_order,
+    [OP_DISTINCT] = places, [OP_SPANS] = in_order, [OP_EITHER] = same,
 };
 
 double tn__graph_work(tn_ctx *c, tn_node *sink, const tn__env *env) {

@@ -474,6 +474,8 @@ static void test_whole_tensors(void **state) {
   check_gradient("distinct", square(tn__gather(c, input((shape){2, {4, 3}}, -1, 1), apart)));
   tn_node *spans = tn__op1(c, OP_SPANS, ints((int64_t[]){-1, 2, 2, 3}, 4));
   check_gradient("spans", square(tn__gather(c, input((shape){2, {4, 3}}, -1, 1), spans)));
+  tn_node *same = square(input((shape){2, {4, 3}}, -1, 1));
+  check_gradient("either", tn__op2(c, OP_EITHER, tn__op1(c, OP_DETACH, same), same));
   tn_node *base = input((shape){2, {4, 3}}, -1, 1);
   check_gradient("scatter", square(tn__scatter(c, square(base), idx, square(input((shape){2, {5, 3}}, -1, 1)))));
   for (int mask = 0; mask < 16; mask++) { /* groups of one or two axes, of none */

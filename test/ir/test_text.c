@@ -195,6 +195,7 @@ static void test_tensor_ops(void **state) {
   round_trip(tn__op1(c, OP_DETACH, x));
   round_trip(tn__node_make(c, &(tn__make){.op = OP_CONTIG, .src = &x, .nsrc = 1}));
   round_trip(tn__node_make(c, &(tn__make){.op = OP_ASSIGN, .src = (tn_node *[]){x, y}, .nsrc = 2}));
+  round_trip(tn__op2(c, OP_EITHER, x, y));
   round_trip(tn__sink(c, (tn_node *[]){x, y, i}, 3, "a \"name\" with \\ and \x01"));
   round_trip(tn__sink(c, NULL, 0, NULL));
   round_trip(tn__sink(c, (tn_node *[]){tn__iota(c, k2), tn__cast(c, tn__var(c, "N", 1, 4), TN_F32)}, 2, "s"));

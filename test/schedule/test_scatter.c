@@ -558,6 +558,72 @@ static void test_narrow_rows(void **s) {
   tn_ctx_close(c);
 }
 
+/* Single numbers of up to 32 bits go with their places from pass to pass, and are not gathered behind the last one.
+ * There are as many passes as places take bytes, with one for what goes outside. */
+static void test_go_along(void **s) {
+  enum { PLACES = (1 << 24) - 1, UPDATES = 13767493 };
+  static const struct {
+    tn_dtype dtype;
+    const char *behind; /* reads what is in order, and nothing else */
+  } rows[] = {{TN_F32, ", f32 *__restrict__ b3, const u64 *__restrict__ b4) {"},
+              {TN_F64, ", f64 *__restrict__ b3, const u64 *__restrict__ b4, const f64 *__restrict__ b5) {"}};
+  (void)s; /* nothing is computed: nothing is validated */
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
+  assert_non_null(c);
+  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+    tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *i = tn_program_input(p, "i", TN_I64, (tn_dim[]){UPDATES}, 1),
+                *upd = tn_program_input(p, "upd", rows[k].dtype, (tn_dim[]){UPDATES}, 1),
+                *base = tn_program_input(p, "base", rows[k].dtype, (tn_dim[]){PLACES}, 1);
+      assert_int_equal(tn_program_output(p, "sum", tn_index_add(base, 0, i, upd)), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      assert_non_null(text);
+      if (count_of(text, " = buffer u64 ") != 3) fail_msg("these are not three passes:\n%s", text);
+      if (count_of(text, rows[k].behind) != 1) fail_msg("%s:\n%s", rows[k].behind, text);
+      tn_string_free(text);
+      tn_program_close(p);
+    }
+  tn_ctx_close(c);
+}
+
+/* They are the ones they were, filled up to whole blocks: of places of one byte, or more, in words of 32 bits, or 64.
+ * Half floats are, and what is worked out of them. */
+static void test_go_along_right(void **s) {
+  enum { UPDATES = 4099 };
+  static const char *const devices[] = {"ref:sm_90", "ref:opencl"};
+  static const tn_dim places[] = {100, 255, 256, 9000};
+  static float upd[UPDATES], got[9000], want[9000];
+  static int64_t idx[UPDATES];
+  (void)s;
+  for (size_t k = 0; k < sizeof devices / sizeof *devices * 4; k++) {
+    tn_dim at = places[k % 4];
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[k / 4], .quiet = 1});
+    assert_non_null(c);
+    tn__device_get(c, 0)->target.launch = NEXT_TO_NOTHING;
+    for (int dtype = TN_BF16; dtype <= TN_F32; dtype += TN_F32 - TN_BF16) {
+      memset(want, 0, sizeof want);
+      for (int u = 0; u < UPDATES; u++) {
+        upd[u] = (float)(below(7) - 3), idx[u] = draw_place(ANYWHERE, at);
+        if (idx[u] >= 0 && idx[u] < at) want[idx[u]] += 1 - upd[u];
+      }
+      tn_scope(c) {
+        tn_tensor *u = tn_cast(tn_from(c, TN_F32, (tn_dim[]){UPDATES}, 1, upd), dtype),
+                  *i = tn_from(c, TN_I64, (tn_dim[]){UPDATES}, 1, idx);
+        u = tn_sub(tn_full(c, dtype, (tn_dim[]){UPDATES}, 1, 1), u);
+        tn_tensor *sum = tn_cast(tn_index_add(tn_zeros(c, dtype, &at, 1), 0, i, u), TN_F32);
+        if (tn_read(sum, got, (size_t)at * sizeof *got) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+      }
+      for (tn_dim x = 0; x < at; x++)
+        if (got[x] != want[x])
+          fail_msg("%s, %d places: %g at %d, not %g", devices[k / 4], (int)at, (double)got[x], (int)x,
+                   (double)want[x]);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 /* Of how many updates is not known until they come: each way there is compiles, and the sums of few are right. */
 static void test_any_number(void **s) {
   static const tn_dim most[] = {300, 2000, 8000}, places[] = {100, 5000, 100000}, widths[] = {1, 4, 64};
@@ -697,6 +763,7 @@ int main(void) {
       cmocka_unit_test(test_text),          cmocka_unit_test(test_narrow_rows),
       cmocka_unit_test(test_looked_up_once), cmocka_unit_test(test_any_number),
       cmocka_unit_test(test_taken_lines),   cmocka_unit_test(test_last_axis),
-      cmocka_unit_test(test_way_along_axes)};
+      cmocka_unit_test(test_way_along_axes), cmocka_unit_test(test_go_along),
+      cmocka_unit_test(test_go_along_right)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

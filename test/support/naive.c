@@ -215,8 +215,11 @@ static void fold(machine *m, const tn_node *n, naive_tensor *t) {
   }
 }
 
+/* Is what it hands on its second source? */
+static bool tells_second(const tn_node *n) { return n->op == OP_ASSIGN || n->op == OP_EITHER; }
+
 static void same(machine *m, const tn_node *n, naive_tensor *t) {
-  const naive_tensor *x = source(m, n, n->op == OP_ASSIGN);
+  const naive_tensor *x = source(m, n, tells_second(n));
   if (x->n != t->n) give_up(n, "source and result differ in size");
   copy(x, t);
 }
@@ -284,13 +287,14 @@ static const evaluate_fn evaluate[OP_COUNT] = {
     [OP_EXPAND] = move, [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,      [OP_FLIP] = move,
     [OP_WINDOW] = move, [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter,  [OP_CONTRACT] = contract,
     [OP_DETACH] = same, [OP_CONTIG] = same,  [OP_ASSIGN] = same,   [OP_PERMUTATION] = same,
-    [OP_DISTINCT] = same, [OP_SPANS] = same,
+    [OP_DISTINCT] = same, [OP_SPANS] = same,  [OP_EITHER] = same,
 };
 
 static const bool carries[OP_COUNT] = {
     [OP_RESHAPE] = true, [OP_EXPAND] = true, [OP_PERMUTE] = true, [OP_PAD] = true,    [OP_SHRINK] = true,
     [OP_FLIP] = true,    [OP_WINDOW] = true, [OP_GATHER] = true,  [OP_DETACH] = true, [OP_CONTIG] = true,
     [OP_ASSIGN] = true,  [OP_PERMUTATION] = true, [OP_DISTINCT] = true, [OP_SPANS] = true,
+    [OP_EITHER] = true,
 };
 
 void naive_planes(naive_tensor *t) {
@@ -300,7 +304,7 @@ void naive_planes(naive_tensor *t) {
 
 /* What movement does to values it does to what else they may be. */
 static void carry(machine *m, const tn_node *n, naive_tensor *t) {
-  naive_tensor *x = &m->val[place(m, n->src[n->op == OP_ASSIGN])];
+  naive_tensor *x = &m->val[place(m, n->src[tells_second(n)])];
   uint64_t *from = x->bits, *to = t->bits;
   if (!x->plane[0]) return;
   naive_planes(t);

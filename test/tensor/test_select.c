@@ -5,8 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 /* cmocka wants the four above first */
+#include "device/device.h"
 #include "support/device.h"
 #include "tenet/tenet.h"
+#include "tensor/cell.h"
 #include <cmocka.h>
 #include <math.h>
 #include <string.h>
@@ -478,6 +480,77 @@ static void what_is_sorted_is_not_copied(void **state) {
   tn_ctx_close(c);
 }
 
+/* Each value's goes to the first element that has it. */
+static void expect_gradient(tn_ctx *c, const runs *r, tn_tensor *x, tn_tensor *values) {
+  float weight[ROOM], got[ROOM], want[ROOM] = {0};
+  for (int64_t k = 0; k < r->n; k++) want[r->first[k]] = weight[k] = (float)(k + 1);
+  tn_tensor *loss = tn_sum(tn_mul(values, tn_from(c, TN_F32, DIMS(r->n), weight)), NULL, 0, false), *grad;
+  if (tn_grad(loss, 1, &x, &grad)) fail_msg("%s", tn_last_error(c)->text);
+  assert_int_equal(tn_read(grad, got, (size_t)tn_size(x, 0) * sizeof *got), TN_OK);
+  for (int64_t i = 0; i < tn_size(x, 0); i++) assert_float_equal(got[i], want[i], 0);
+}
+
+/* Where no order is asked for floats are sorted without saying which each one is; of what is equal, 0 and -0 and all
+ * NaN, the first one's bits are looked for. */
+static void keys_say_what_they_are(void **state) {
+  static const char *const devices[] = {"ref:sm_90", "ref:opencl", "cpu"};
+  static const int64_t sizes[] = {1, 40, ROOM};
+  static runs r;
+  float x[ROOM], value[ROOM];
+  int64_t often[ROOM];
+  (void)state;
+  for (size_t k = 0; k < 3 * sizeof devices / sizeof *devices; k++) {
+    int64_t n = sizes[k % 3];
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[k / 3], .quiet = 1});
+    assert_non_null(c);
+    if (k / 3 < 2) tn__device_get(c, 0)->target.launch = 1e-15f;
+    for (int draw = 0; draw < 4; draw++) {
+      for (int64_t i = 0; i < n; i++) x[i] = draw < 3 ? any_float() : 7;
+      find(x, n, &r);
+      tn_scope(c) {
+        tn_tensor *t = tn_from(c, TN_F32, DIMS(n), x), *values, *counts;
+        assert_int_equal(tn_unique(t, r.n + draw, -77, &values, NULL, NULL, draw ? &counts : NULL), TN_OK);
+        if (!draw) expect_gradient(c, &r, t, values);
+        assert_int_equal(tn_read(values, value, (size_t)(r.n + draw) * sizeof *value), TN_OK);
+        memcpy(often, r.often, (size_t)r.n * sizeof *often);
+        for (int64_t i = r.n; i < r.n + draw; i++) often[i] = 0;
+        if (draw) assert_int_equal(tn_read(counts, often, (size_t)(r.n + draw) * sizeof *often), TN_OK);
+      }
+      expect_first(&r, x, r.n + draw, value, often);
+    }
+    tn_ctx_close(c);
+  }
+}
+
+/* Passes then move keys alone, which the first one makes of what it loads.  Where a gradient goes back by the order, it
+ * is sorted once, by both. */
+static void keys_alone_are_sorted(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
+  assert_non_null(c);
+  for (int graded = 0; graded < 2; graded++) tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS((1 << 24) - 5)), *values, *grad;
+      assert_int_equal(tn_unique(x, 1 << 24, -1, &values, NULL, NULL, NULL), TN_OK);
+      assert_int_equal(tn_program_output(p, "values", values), TN_OK);
+      if (graded) {
+        if (tn_grad(tn_sum(tn_square(values), NULL, 0, false), 1, &x, &grad)) fail_msg("%s", tn_last_error(c)->text);
+        assert_int_equal(tn_program_output(p, "grad", grad), TN_OK);
+      }
+      if (tn_program_end(p)) fail_msg("%s", tn_last_error(c)->text);
+      char *text = tn_program_explain_string(p);
+      assert_non_null(text);
+      int numbered = 0, alone = 0;
+      for (const char *at = text; (at = strstr(at, " = buffer u64 16777216 ")); at++) numbered++;
+      for (const char *at = text; (at = strstr(at, " = buffer u32 16777216 ")); at++) alone++;
+      if (numbered != (graded ? 4 : 0) || (graded ? alone > 3 : alone != 4))
+        fail_msg("%d passes with numbers and %d without:\n%s", numbered, alone, text);
+      tn_string_free(text);
+      tn_program_close(p);
+    }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(distinct_elements_are_found),
@@ -490,6 +563,8 @@ int main(void) {
       cmocka_unit_test(distinct_values_come_to_the_front),
       cmocka_unit_test(places_are_told_to_the_result),
       cmocka_unit_test(what_is_sorted_is_not_copied),
+      cmocka_unit_test(keys_say_what_they_are),
+      cmocka_unit_test(keys_alone_are_sorted),
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(misuse_is_told),
       cmocka_unit_test(nothing_stays_behind),
