@@ -268,7 +268,8 @@ static tn_node *store_placed(tn__fuse *f, tn_node *n, const tn__info *in, tn__no
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
   tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX);
-  const tn_node *spans = tn__spans_of(&f->dev->target, n->src[1]);
+  bool stands = tn__info_of(f, n->src[1])->buf >= 0; /* then it is known as a permutation */
+  const tn_node *spans = stands ? NULL : tn__spans_of(&f->dev->target, n->src[1]);
   tn_node *span = spans ? in_span(f, spans, &at) : NULL;
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__int(c, 0), at), tn__op2(c, OP_LT, at, n->dim[0]));
   if (span) inside = tn__op2(c, OP_AND, inside, span);

@@ -249,8 +249,20 @@ bool tn__under_loops(const tn__fuse *f, const tn_node *n, const tn__info *in) {
   return false;
 }
 
+/* Are these places that are known to differ by the spans that they are in, which others look up by, too?  Then what
+ * they are made of may be stored, and nothing in the kernel that sends by them would say which span each is in. */
+static bool is_looked_up_too(tn__fuse *f, const tn_node *n, const tn__info *in) {
+  if (n->op != OP_PERMUTATION) return false;
+  for (uint32_t i = 0; i < in->want.n; i++) {
+    const tn__seed *g = &f->seeds.v[in->want.v[i].k];
+    const tn_node *root = g->roots.n ? g->roots.v[0] : NULL;
+    if (!root || !tn__is_placed(root) || root->src[1] != n) return true;
+  }
+  return false;
+}
+
 bool tn__must_store(tn__fuse *f, tn_node *n, tn__info *in) {
-  if (in->must || tn__is_called(in) || tn__is_stored(f, n)) return true;
+  if (in->must || tn__is_called(in) || tn__is_stored(f, n) || is_looked_up_too(f, n, in)) return true;
   if (n->dtype == TN__INDEX) return false; /* a size is no element */
   if (costs_nothing(f, n, in)) return false; /* a choice: no is right */
   if (in->want.n > MAX_DEMANDS && !is_as_stored(f, n, in)) return true; /* a choice: either is right */

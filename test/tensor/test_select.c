@@ -551,6 +551,23 @@ static void keys_alone_are_sorted(void **state) {
   tn_ctx_close(c);
 }
 
+/* Where values are brought to the front the gradient is looked up by the places that these were sent to. */
+static void gradient_of_those_in_front(void **state) {
+  (void)state;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1, .verify = "off"});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_tensor *x = tn_program_input(p, "x", TN_F32, DIMS(1 << 24)), *values, *grad;
+    assert_int_equal(tn_unique(x, 1 << 24, -1, &values, NULL, NULL, NULL), TN_OK);
+    assert_int_equal(tn_program_output(p, "values", values), TN_OK);
+    if (tn_grad(tn_sum(tn_square(values), NULL, 0, false), 1, &x, &grad)) fail_msg("%s", tn_last_error(c)->text);
+    assert_int_equal(tn_program_output(p, "grad", grad), TN_OK);
+    if (tn_program_end(p)) fail_msg("%s", tn_last_error(c)->text);
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(distinct_elements_are_found),
@@ -565,6 +582,7 @@ int main(void) {
       cmocka_unit_test(what_is_sorted_is_not_copied),
       cmocka_unit_test(keys_say_what_they_are),
       cmocka_unit_test(keys_alone_are_sorted),
+      cmocka_unit_test(gradient_of_those_in_front),
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(misuse_is_told),
       cmocka_unit_test(nothing_stays_behind),
