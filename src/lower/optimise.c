@@ -34,8 +34,11 @@ enum {
   COMPARED = 2,           /* times as many columns where what each has found is compared, which takes longer than
                            * adding, and columns do not wait for each other */
   MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
+  GATHERED = 2,           /* vectors of a sum from which on its terms are sooner gathered than added one by one */
   LONG_ROW = 64           /* has lanes of its own, whatever lies side by side */
 };
+
+static const double NO_LANES = 1e200; /* of a score: taken where there is nothing else */
 
 /* ---- choosing what to vectorise and what to share out ---- */
 
@@ -81,6 +84,7 @@ static int vector_range(const tn__lowering *l, const tn__survey *p, bool only_ou
     if ((only_outputs && !output && !runs) || !may_have_lanes(p, j)) continue;
     double s = tn__walk_score(p, j) + (output ? 0.5 : 0), filled = tn__extent(p->r.range[j]) / min_lanes(l);
     if (s < 0 && filled < 1) s /= filled;
+    if (!output && !runs && filled < 1) s -= NO_LANES; /* its terms would be added one by one */
     if (s > best_score) best_score = s, best = (int)j;
   }
   return best >= 0 && !(p->running >> best & 1) && !(p->running && best_score <= 0) ? best : -1;
@@ -306,13 +310,15 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
     tn__survey_loops(c, l->a, body, &p);
     if (!p.reduces) return body;
     int best = -1;
+    double best_rank = 0;
     uint64_t columns = 0; /* ranges of outputs with reductions of their own */
     for (uint32_t j = 0; j < p.r.n; j++) {
       const tn_node *x = p.r.range[j];
       if (tn__axis_of(x) != AX_LOOP && tn__axis_of(x) != AX_REDUCE) continue;
       double score = tn__walk_score(&p, j);
       if (tn__bounds_loops(&p.r, j)) continue;
-      if (stays_whole(x) || score < 0) continue; /* a choice: either is right */
+      bool apart = score < 0 && (tn__axis_of(x) != AX_REDUCE || tn__extent(x) < GATHERED * min_lanes(l));
+      if (stays_whole(x) || apart) continue; /* a choice: either is right */
       if (score == 0 && !fills_row(&p, j) && !goes_along_rows(&p, j)) continue; /* a choice: either is right */
       /* one lane range per expression; reductions beneath it are those of a column each */
       bool clash = keeps_rows(&p, j), closes = false;
@@ -327,7 +333,8 @@ static tn_node *vectorise_rest(tn__lowering *l, tn_node *body) {
           if (tn__axis_of(p.r.range[k]) == AX_UPCAST && ((own | set) >> k & 1)) clash = true;
       }
       if (tn__axis_of(x) == AX_REDUCE && tn__extent(x) < min_lanes(l)) clash = true; /* a choice: either is right */
-      if (!clash && closes) best = (int)j;
+      double rank = score < 0 ? score : 0;
+      if (!clash && closes && (best < 0 || rank >= best_rank)) best = (int)j, best_rank = rank;
     }
     if (best < 0) return body;
     tn_node *x = p.r.range[best];

@@ -397,7 +397,7 @@ static void patches_and_packs(void **state) {
        "%2 = exp f32[32,533000,2] %1\n"
        "%3 = permute f32[2,533000,32] %2 {2 1 0}\n"
        "%4 = sink void %3 {\"outputs\"}\n",
-       "turn 32 "},
+       "turn 64 "},
       /* rows for which only one group of a unit has room */
       {"%1 = param f32[1024,50000] 1024 50000 {0 0}\n"
        "%2 = rmax f32[1024] %1 {1}\n"
