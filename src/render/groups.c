@@ -654,7 +654,9 @@ static void put_store(tn__printer *p, tn_node *n) {
 }
 
 /* Half floats that are stored as they were loaded stay what they are in memory: m<N> is what v<N> is made of, which
- * goes if nobody else wants it.  No compiler takes a conversion and the one back for nothing: NaN might differ. */
+ * goes if nobody else wants it.  No compiler takes a conversion and the one back for nothing: NaN might differ.  Those
+ * that only some threads load are so, too: a conversion that only these do has to wait for its load before the next one
+ * is asked for, as there are few predicates to remember whose turn it is. */
 static const char *put_bits(tn__printer *p, tn_node *n, const char *element, tn_node *gate) {
   const char *bits = tn__print_format(p, "m%" PRIu32, p->nvalue);
   if (gate) element = tn__print_format(p, "%s ? %s : 0", tn__print_name(p, gate), element);
@@ -672,7 +674,7 @@ static void put_load(tn__printer *p, tn_node *n) {
   if (early || (packed && ends_at(tn__gate_of(n), p->part->ins[p->open.v[p->open.n - 1].start])))
     open.nsrc = 2; /* asked before */
   bool half = (n->dtype == TN_F16 || n->dtype == TN_BF16) && !threads_of(n->src[0]);
-  if (half && tn__map_get(&p->stored, (uintptr_t)n, NULL)) {
+  if (half && (open.nsrc > 2 || tn__map_get(&p->stored, (uintptr_t)n, NULL))) {
     x = put_bits(p, n, x, open.nsrc > 2 ? open.src[2] : NULL);
     open.nsrc = 2;
   }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include "support/group_run.h"
 #include "support/scalars.h"
+#include "tenet/tenet.h"
 
 typedef struct fixture {
   tn_ctx c;
@@ -653,6 +654,29 @@ static void test_plain_opencl(void **state) {
   assert_false(group_opencl_takes("", "void f(__global long *p) { atom_inc(p); }\n", log, sizeof log));
 }
 
+/* Halves that only some threads load are converted by all: their loads do not wait for each other's conversions. */
+static void test_gated_halves(void **state) {
+  (void)state;
+  for (int dtype = TN_F16; dtype <= TN_BF16; dtype++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_tensor *x = tn_full(c, (tn_dtype)dtype, (tn_dim[]){33, 1001}, 2, 1);
+      assert_int_equal(tn_realize(&x, 1), TN_OK);
+      tn_tensor *y = tn_exp(tn_cast(tn_pad(x, (tn_dim[]){1, 2, 3, 4}, 0), TN_F32));
+      char *text = tn_explain_string(&y, 1);
+      assert_non_null(text);
+      const char *source = strstr(text, "__global__");
+      assert_non_null(source);
+      assert_non_null(strstr(source, "const u16 m"));
+      assert_null(strstr(source, "? tn_f16_of("));
+      assert_null(strstr(source, "? tn_bf16_of("));
+      tn_string_free(text);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 static void test_vectors(void **state) {
   fixture *f = *state;
   program *p[4];
@@ -760,6 +784,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_lacking_dtype, setup, teardown),
       cmocka_unit_test_setup_teardown(test_packed, setup, teardown),
       cmocka_unit_test(test_plain_opencl),
+      cmocka_unit_test(test_gated_halves),
       cmocka_unit_test_setup_teardown(test_vectors, setup, teardown),
       cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
       cmocka_unit_test_setup_teardown(test_reductions, setup, teardown),
