@@ -533,9 +533,14 @@ static tn_node *draw_permutation(grower *w, tn_node *n) {
   return tn__op1(c, OP_PERMUTATION, x);
 }
 
-/* x in that order: nobody needs to know that it is a permutation. */
-static tn_node *in_either_order(tn_ctx *c, tn_node *x, tn_node *to) {
-  return tn__op2(c, OP_EITHER, tn__gather(c, x, to->src[0]), tn__gather(c, x, to));
+/* x in that order, which nobody needs to know to be a permutation: so, or by a way that is as good, or, as it is copied
+ * once more, no better, if the other one's order is there anyway. */
+static tn_node *in_order_of(grower *w, tn_node *x, tn_node *to) {
+  tn_ctx *c = w->c;
+  tn_node *known = tn__gather(c, x, to), *other = tn__gather(c, x, to->src[0]);
+  uint32_t way = graph_roll(w->d, 4);
+  if (way > 1) return known;
+  return tn__op2(c, OP_EITHER, way ? tn__op1(c, OP_CONTIG, other) : other, known);
 }
 
 /* What is sorted goes to its places, and comes from there. */
@@ -543,7 +548,7 @@ static void grow_permutation(grower *w) {
   tn_ctx *c = w->c;
   tn_node *x = grow_pick(w), *n = x->rank ? x->dim[0] : draw_size(w), *to = draw_permutation(w, n);
   if (x->rank && graph_roll(w->d, 3) == 0) {
-    grow_add(w, in_either_order(c, x, to));
+    grow_add(w, in_order_of(w, x, to));
   } else {
     int dtype = x->dtype == TN_BOOL ? TN_I32 : x->dtype;
     tn_node *base = tn__scalar_to(c, tn__const_num(c, dtype, graph_roll(w->d, 3)), &n, 1);
