@@ -253,7 +253,7 @@ static tn_node *of_gather(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   return tn__cast(c, tn__scatter(c, base, n->src[1], wide), x->dtype);
 }
 
-/* base + A upd with <A upd, g> = <upd, gather g>; of what is greatest only schedules ask */
+/* base + A upd with <A upd, g> = <upd, gather g>; what is greatest, and bits, only schedules ask for */
 static tn_node *of_scatter(tn_ctx *c, tn_node *n, uint32_t k, tn_node *g) {
   return k == 0 ? g : tn__gather(c, g, n->src[1]);
 }

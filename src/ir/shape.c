@@ -312,7 +312,7 @@ static void sh_gather(tn_ctx *c, const tn__make *m, tn__shape *out) {
 
 const char *tn__combining_fault(const int64_t *ints, uint32_t nint, int to, int value) {
   if (nint > 1 || (nint && ints[0] != OP_MAX && ints[0] != OP_OR))
-    return "it adds, or by max takes what is greatest, or by or the bits of both";
+    return "it adds; {max} keeps what is greatest, {or} sets the bits of both";
   if (nint && ints[0] == OP_OR && !tn__is_int(to)) return "bits are those of integers";
   if (nint ? to == value : tn__is_addable(to, value)) return NULL;
   return "what is added has not the dtype of the base; convert with tn_cast";

@@ -197,9 +197,9 @@ static inline bool tn__stores_to(const tn__part *p, int64_t slot) {
   return false;
 }
 
-/* May turns of all loops meet where this STOREADD adds?  Sums of integers are the same in any order, as is what is
- * greatest.  In shared memory
- * those of the group's threads may, where that is said of it. */
+/* May turns of all loops meet where this STOREADD adds?  Sums of integers are the same in any order, as are the
+ * greatest of them and the bits that any of them has.  In shared memory those of the group's threads may, where that is
+ * said of it. */
 static inline bool tn__adds_at_once(const tn__part *p, const tn_node *n) {
   int dt = n->src[0]->dtype;
   bool many = n->src[0]->op == OP_PARAM || (tn__is_tallies(n->src[0]) && n->nint == 0);

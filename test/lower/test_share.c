@@ -241,6 +241,14 @@ static int largest(tn_tensor *x, tn_tensor **out) {
   return 2;
 }
 
+/* Of the last axis all but three: [rows, columns, terms] by channel; and twice the sums, behind deviations from them */
+static int parts_of_rows(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *part = tn_slice(x, 2, 3, tn_size(x, 2), 1), *sum = tn_sum(part, (int[]){0, 2}, 2, true);
+  out[0] = sum;
+  out[1] = tn_sum(tn_abs(tn_sub(part, sum)), (int[]){0, 2}, 2, false);
+  return 2;
+}
+
 static const program programs[] = {
     {"one row", elements, TN_F32, 2, {1, 90001}, {"split(", NULL}, NULL},
     {"one row of whole blocks", elements, TN_F32, 2, {1, 131072}, {"split(", NULL}, NULL},
@@ -314,6 +322,12 @@ static const program programs[] = {
     {"channels of whole vectors", weighted, TN_F32, 3, {2, 3, 32 * 37}, {"lanes(", " 37\n"}, NULL},
     {"channels of parts of vectors", weighted, TN_F32, 3, {2, 3, 4 * 37}, {"cut(", "lanes("}, NULL},
     {"channels of less than a vector", weighted, TN_F32, 3, {2, 37, 3}, {"lanes(", NULL}, "cut("},
+    {"parts of rows, gathered", parts_of_rows, TN_F32, 3, {300, 3, 8}, {"lanes(", NULL}, NULL},
+    {"parts of rows of f16", parts_of_rows, TN_F16, 3, {301, 2, 8}, {"lanes(", NULL}, NULL},
+    {"parts of rows of a vector", parts_of_rows, TN_F32, 3, {41, 3, 11}, {"lanes(", NULL}, NULL},
+    {"parts of two vectors' rows", parts_of_rows, TN_F32, 3, {16, 3, 8}, {"lanes(", NULL}, NULL},
+    {"parts of fewer rows", parts_of_rows, TN_F32, 3, {15, 3, 8}, {NULL, NULL}, NULL},
+    {"parts of rows of f64", parts_of_rows, TN_F64, 3, {33, 2, 6}, {"lanes(", NULL}, NULL},
     {"two filters", filtered, TN_F16, 4, {3, 1, 1, 333}, {"lanes(2,32)", NULL}, NULL},
 };
 

@@ -50,7 +50,7 @@ tn_status tn__cuda_check(tn__device *d, int result, const char *doing) {
 
 void tn__cuda_started(tn__device *d, const char *name) {
   tn__cuda *self = d->self;
-  size_t n = strnlen(name, sizeof self->started - 1); /* in each launch: printf takes longer than the rest of it */
+  size_t n = strnlen(name, sizeof self->started - 1); /* in each launch, of whose own work printf was a third */
   memcpy(self->started, name, n);
   self->started[n] = 0;
 }
