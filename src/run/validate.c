@@ -196,13 +196,16 @@ static void compare_twin(void *arg) {
   t->verdict = verdict_of(t->c, t->twin, t->least, true);
 }
 
-/* Does the graph say of places that they differ?  A sort makes them of sizes that stand in it as numbers, too, which do
- * not shrink: so at smaller sizes they need not, and what is unlike there tells nothing. */
+/* Does the graph say of places that they differ, or of two ways that they are as good?  A sort makes either of sizes
+ * that stand in it as numbers, too, which do not shrink: at smaller sizes it need not be so, and what is unlike there
+ * tells nothing. */
 static bool claims_places(tn_ctx *c, tn_node *graph) {
   tn__nodes all = {0};
   tn__topo(&c->scratch, &graph, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_PERMUTATION || all.v[i]->op == OP_DISTINCT || all.v[i]->op == OP_SPANS) return true;
+    if (all.v[i]->op == OP_PERMUTATION || all.v[i]->op == OP_DISTINCT || all.v[i]->op == OP_SPANS ||
+        all.v[i]->op == OP_EITHER)
+      return true;
   return false;
 }
 

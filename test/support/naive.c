@@ -224,6 +224,16 @@ static void same(machine *m, const tn_node *n, naive_tensor *t) {
   copy(x, t);
 }
 
+/* Two ways to the same bits */
+static void either(machine *m, const tn_node *n, naive_tensor *t) {
+  const naive_tensor *quick = source(m, n, 0), *x = source(m, n, 1);
+  bool is_plane = false; /* what else they may be is carried over for one of them alone */
+  same(m, n, t);
+  for (int p = 0; p < NAIVE_PLANES; p++) is_plane |= x->plane[p] && x->bits == x->plane[p];
+  if (!is_plane && (quick->n != x->n || memcmp(quick->bits, x->bits, (size_t)x->n * sizeof *x->bits)))
+    give_up(n, "its two ways differ");
+}
+
 /* ---- whole tensors ----------------------------------------------------------------------------------------------- */
 
 static int64_t row_size(const naive_tensor *x) {
@@ -287,7 +297,7 @@ static const evaluate_fn evaluate[OP_COUNT] = {
     [OP_EXPAND] = move, [OP_PERMUTE] = move, [OP_PAD] = move,      [OP_SHRINK] = move,      [OP_FLIP] = move,
     [OP_WINDOW] = move, [OP_FOLD] = fold,    [OP_GATHER] = gather, [OP_SCATTER] = scatter,  [OP_CONTRACT] = contract,
     [OP_DETACH] = same, [OP_CONTIG] = same,  [OP_ASSIGN] = same,   [OP_PERMUTATION] = same,
-    [OP_DISTINCT] = same, [OP_SPANS] = same,  [OP_EITHER] = same,
+    [OP_DISTINCT] = same, [OP_SPANS] = same,  [OP_EITHER] = either,
 };
 
 static const bool carries[OP_COUNT] = {
