@@ -609,10 +609,10 @@ static void test_go_along_right(void **s) {
         if (idx[u] >= 0 && idx[u] < at) want[idx[u]] += 1 - upd[u];
       }
       tn_scope(c) {
-        tn_tensor *u = tn_cast(tn_from(c, TN_F32, (tn_dim[]){UPDATES}, 1, upd), dtype),
+        tn_tensor *u = tn_cast(tn_from(c, TN_F32, (tn_dim[]){UPDATES}, 1, upd), (tn_dtype)dtype),
                   *i = tn_from(c, TN_I64, (tn_dim[]){UPDATES}, 1, idx);
-        u = tn_sub(tn_full(c, dtype, (tn_dim[]){UPDATES}, 1, 1), u);
-        tn_tensor *sum = tn_cast(tn_index_add(tn_zeros(c, dtype, &at, 1), 0, i, u), TN_F32);
+        u = tn_sub(tn_full(c, (tn_dtype)dtype, (tn_dim[]){UPDATES}, 1, 1), u);
+        tn_tensor *sum = tn_cast(tn_index_add(tn_zeros(c, (tn_dtype)dtype, &at, 1), 0, i, u), TN_F32);
         if (tn_read(sum, got, (size_t)at * sizeof *got) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
       }
       for (tn_dim x = 0; x < at; x++)
