@@ -67,7 +67,7 @@ static const tn__variant variants[] = {
     {.name = "whole, team 64 across 8", .blocks = TN__VARIANT_NONE, .team = 64, .together = 8, .across = true},
     {.name = "whole, team 128 across 8", .blocks = TN__VARIANT_NONE, .team = 128, .together = 8, .across = true},
     {.name = "row alone", .blocks = TN__VARIANT_NONE, .alone = true},
-    {.name = "turn 64", .turn = 64}, /* the first of two that are as good by their price: 4 to 12 % less on an H200 (bench/NOTES.md) */
+    {.name = "turn 64", .turn = 64}, /* first where both are priced alike: 4 to 12 % less (bench/NOTES.md) */
     {.name = "turn 32", .turn = 32},
     {.name = "windows", .windows = 1},
     {.name = "windows 2", .windows = 2},
