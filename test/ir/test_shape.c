@@ -563,7 +563,7 @@ static void test_gather_scatter_contract(void **state) {
   good(scatter_bits, "u32[10]");
   bad(scatter_bits_wide, TN_EDTYPE, "dtype of the base");
   bad(scatter_bits_float, TN_EDTYPE, "bits are those of integers");
-  bad(scatter_least, TN_EDTYPE, "or by or the bits of both");
+  bad(scatter_least, TN_EDTYPE, "it adds; {max} keeps what is greatest, {or} sets the bits of both");
   bad(scatter_scalar, TN_ESHAPE, "no axis to index");
   good(contract_ok, "f32[64,128]");
   good(contract_batch, "f32[B,2,3,5]");

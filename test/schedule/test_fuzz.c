@@ -312,7 +312,7 @@ static void test_digest(void **s) {
   fclose(f);
   if (digest() != listed)
     fail_msg("other graphs than when fuzz_forms.txt was written, or than by another compiler: "
-             "tools/fuzz-graphs BUILD --find-forms");
+             "tools/fuzz-graphs BUILD --all-forms says whether these still reach everything, --find-forms seeks anew");
 }
 
 int main(int argc, char **argv) {
