@@ -89,18 +89,16 @@ double tn__order_work(const tn__target *t, int64_t places, double n) {
   return work;
 }
 
-/* Only where threads in step exchange values: elsewhere validation takes one such sort for another than its graph (f32
- * to 64 places, ref:opencl; its numbers are right), and as long as nobody knows why, numbers are looked up there. */
 /* a choice: either is right */
 bool tn__order_takes_along(const tn__target *t, int64_t places, double n, int bits) {
   double work;
-  return t->exchanges && !counts(t, places, n, &work) && tn__sort_takes_along(t, 1, n, tn__bits_below(places), bits);
+  return !counts(t, places, n, &work) && tn__sort_takes_along(t, 1, n, tn__bits_below(places), bits);
 }
 
 tn__ordered tn__in_order(tn_ctx *c, const tn__target *t, tn_node *number, int64_t most, tn_node *along) {
   tn__ordered o = {.number = number};
   double work;
   if (counts(t, most - 1, (double)number->dim[0]->hi, &work)) by_counting(c, &o, most);
-  else by_sorting(c, &o, t->exchanges ? along : NULL);
+  else by_sorting(c, &o, along);
   return o;
 }

@@ -222,13 +222,33 @@ static tn__val compare(const tn__world *w, int op, int dtype, const tn__val *x) 
 
 static uint64_t bits_key(int dtype, uint64_t bits) { return tn__hash_mix(bits, tn__size_of(dtype)); }
 
+enum { DRAWS = 16 }; /* for an unknown, as long as others have what is drawn */
+
+/* An unknown's bits are drawn: those of no constant that the field tells, and none twice.  They are the same each time,
+ * since what they stand for is kept.  Where none are left to be found, nothing is sure. */
+static uint64_t bits_of(tn__world *w, int dtype, int sdtype, uint64_t x) {
+  uint64_t bits = 0, taken;
+  for (uint64_t draw = 0; draw < DRAWS; draw++) {
+    uint64_t drawn = tn__eval(OP_BITCAST, sdtype, sdtype, (uint64_t[]){tn__hash_mix(w->seed + draw, x)});
+    double d = tn__eval_to_double(sdtype, drawn);
+    bits = tn__eval(OP_BITCAST, dtype, sdtype, &drawn);
+    if (!isfinite(d) || d == 0 || fabs(d) == 1) continue;
+    if (!tn__map_get(&w->float_of, bits_key(dtype, bits), &taken)) {
+      tn__map_put(&w->float_of, bits_key(dtype, bits), x);
+      return bits;
+    }
+    if (taken == x) return bits;
+  }
+  w->rounded = true;
+  return bits;
+}
+
 static tn__val convert(tn__world *w, int op, int dtype, int sdtype, tn__val x) {
   if (op == OP_CAST && tn__is_float(dtype)) return x;
   if (op == OP_CAST)
     return (tn__val){.v = dtype == TN_BOOL ? 1 : tn__eval_from_double(dtype, place(w, sdtype, x)),
                      .kind = TN__VAL_BITS};
-  uint64_t bits = tn__eval(OP_BITCAST, dtype, sdtype, (uint64_t[]){tn__hash_mix(w->seed, x.v)});
-  tn__map_put(&w->float_of, bits_key(dtype, bits), x.v);
+  uint64_t bits = bits_of(w, dtype, sdtype, x.v);
   return tn__is_float(dtype) ? x : (tn__val){.v = bits, .kind = TN__VAL_BITS};
 }
 

@@ -17,7 +17,8 @@
  *
  * All other functions are only functions: equal arguments, equal results.  Constants round as tn__eval rounds, except
  * in sums: those are exact. `rounded` tells that a sum would have rounded, or a value of bf16 that kernels keep in f32
- * did, or that the graph divides by 0 in mode fast: another constant would be right, too.
+ * did, or that the graph divides by 0 in mode fast: another constant would be right, too; or that unknowns moved as
+ * bits are more than their dtype has patterns for.
  *
  * In odd worlds inputs come from a pool of few values, with 0 and 1 among them, so that comparisons for equality and
  * the ends of ranges are met; integers are sizes and their neighbours, too, so that indices are the first ones outside.
