@@ -30,6 +30,9 @@ static void find_vars(tn__arena *a, const tn__nodes *roots, tn__kernel *k) {
   k->nvar = vars.n;
 }
 
+/* Bytes of a LOCAL, in lines */
+static int64_t room_of(const tn_node *n) { return (n->src[0]->hi * (int64_t)tn__size_of(n->dtype) + 63) / 64 * 64; }
+
 /* Rows of scratch, each from a 64-byte border */
 static void place_locals(tn__arena *a, const tn__nodes *roots, tn__kernel *k) {
   tn__nodes all = {0}, locals = {0};
@@ -46,7 +49,7 @@ static void place_locals(tn__arena *a, const tn__nodes *roots, tn__kernel *k) {
       if ((n->ints[1] > 0) != own) continue;
       k->local[n->ints[0]] = n;
       at[n->ints[0]] = k->scratch;
-      k->scratch += (n->src[0]->hi * (int64_t)tn__size_of(n->dtype) + 63) / 64 * 64;
+      k->scratch += room_of(n);
     }
     if (!own) k->shared = k->scratch;
   }
@@ -54,6 +57,16 @@ static void place_locals(tn__arena *a, const tn__nodes *roots, tn__kernel *k) {
     if (k->part[p].tile && (int64_t)k->part[p].tile->form->shared > k->shared)
       k->shared = (int64_t)k->part[p].tile->form->shared;
   k->local_at = at;
+}
+
+/* Bytes that a part's groups share, as place_locals counts them */
+static double shared_by(tn__arena *a, tn_node *part) {
+  tn__nodes all = {0};
+  double bytes = 0;
+  tn__topo(a, &part, 1, &all);
+  for (uint32_t i = 0; i < all.n; i++)
+    if (all.v[i]->op == OP_LOCAL && all.v[i]->ints[1] <= 0) bytes += (double)room_of(all.v[i]);
+  return bytes;
 }
 
 static const char *name_of(tn__arena *a, const tn_node *body, const tn__kernel *k, uint32_t index) {
@@ -177,11 +190,14 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
   tn__sb_init(&l.note, a);
   if (c->mode != TN_MODE_STRICT) body = tn__widen(c, a, body);
   tn_node *whole = tn__optimise_loops(&l, tn__separate(&l, tn__pick(&l, body)));
+  double shared = 0;
   k->nparts = tn__cut_parts(c, a, whole, part);
   for (uint32_t p = 0; p < k->nparts; p++) {
     k->part[p].subgroup = target->subgroup;
     k->part[p].adds = target->adds;
     part[p] = tn__optimise_part(&l, part[p], &k->part[p]);
+    shared += shared_by(a, part[p]);
+    l.staged = shared;
   }
   tn__find_memory(a, part, k);
   for (uint32_t p = 0; p < k->nparts; p++) {

@@ -132,7 +132,7 @@ typedef struct tn__lowering {
   tn__sb note;         /* the steps done */
   int64_t next_range;  /* ids of ranges, beyond all that the body ever had */
   int64_t next_local;  /* numbers of LOCALs */
-  double staged;       /* bytes of shared memory that parts have for patches */
+  double staged;       /* bytes of shared memory that the parts before have, and this one for patches: side by side */
   int threads;         /* of a group, to which the body's loops are given already (group_scan.c); 0: they are not */
   bool owns;           /* ... which owns places (owned.c), and has a unit for itself */
 } tn__lowering;

@@ -104,6 +104,17 @@ static bool makes_row(const tn__ranges *r, const loop *l, const tn_node *n, uint
   return (tn__free_of(r, n) >> j & 1) && !(others_of(r, n, j) & ~l[j].around) && !(rewritten >> j & 1);
 }
 
+/* Would a group go turn by turn through a loop inside of its row, to keep so short a row anew in each of them?  Its
+ * threads had better share out those turns, and each compute what it wants again. */
+/* a choice: either is right */
+static bool is_short_in_turns(const tn__ranges *r, const loop *l, uint32_t j, const tn__target *target) {
+  double turns = 1, length = tn__extent(r->range[j]);
+  for (uint32_t k = 0; k < r->n; k++)
+    if (k != j && (l[j].around >> k & 1) && tn__is_inner(r->range[k]) && tn__role_of(r->range[k]) != ROLE_ROW_LOOP)
+      turns *= tn__extent(r->range[k]);
+  return target->group && length < target->subgroup && turns > 1;
+}
+
 /* Is n, in the loop over range j, computed again for loops that it does not depend on, and that stand inside of all
  * that it does? */
 /* a choice: no is right */
@@ -159,6 +170,23 @@ static int64_t lanes_of(const tn_node *lane) { return lane ? lane->hi + 1 : 1; }
 
 static size_t row_bytes(const tn_node *n, const tn_node *range, const tn_node *lane) {
   return in_lines((size_t)((range->hi + 1) * lanes_of(lane)) * tn__size_of(n->dtype));
+}
+
+/* What rows may take: of a thread's cache, or of a group's memory, and all that there is of that */
+typedef struct rooms {
+  size_t kept, shared;
+  int64_t block; /* elements that a group takes at once, at most */
+} rooms;
+
+/* A group's threads go through a row in whole blocks: the last one has room, too. */
+static size_t shared_bytes(const rooms *has, const tn_node *n, const tn_node *range, const tn_node *lane) {
+  int64_t length = range->hi + 1, block = 1;
+  while (block < length && block < has->block) block *= 2;
+  return in_lines((size_t)((length + block - 1) / block * block * lanes_of(lane)) * tn__size_of(n->dtype));
+}
+
+static bool fits(const rooms *has, const tn_node *n, const tn_node *range, const tn_node *lane) {
+  return row_bytes(n, range, lane) <= has->kept && shared_bytes(has, n, range, lane) <= has->shared;
 }
 
 /* Where a row's element is kept: beside those of the other lanes */
@@ -258,7 +286,7 @@ static tn_node *only_user(const tn__ranges *r, const tn_node *n) {
 
 /* As long as a row is wanted for one value alone, the same everywhere, that is kept instead. */
 /* a choice: either is right */
-static void go_up(const tn__lowering *lo, const tn__ranges *r, const loop *l, const tn__map *anew, size_t room,
+static void go_up(const tn__lowering *lo, const tn__ranges *r, const loop *l, const tn__map *anew, const rooms *has,
                   row *w) {
   for (;;) {
     row up = *w;
@@ -266,7 +294,7 @@ static void go_up(const tn__lowering *lo, const tn__ranges *r, const loop *l, co
     for (uint32_t i = 0; i < w->n; i++) {
       tn_node *x = w->range[i], *n = up.at[i] = only_user(r, w->at[i]);
       uint32_t j = (uint32_t)tn__range_at(r, x);
-      if (!n || !makes_row(r, l, n, j, anew) || lane_of(r, n) != w->lane || row_bytes(n, x, w->lane) > room) return;
+      if (!n || !makes_row(r, l, n, j, anew) || lane_of(r, n) != w->lane || !fits(has, n, x, w->lane)) return;
       tn_node *form = tn__substitute(lo->c, n, &x, &mark, 1);
       if (i && form != up.form) return;
       up.form = form;
@@ -277,7 +305,7 @@ static void go_up(const tn__lowering *lo, const tn__ranges *r, const loop *l, co
 
 /* Looks for a dear node that is wanted in two loops over equal extents, or again and again in one. */
 /* a choice: no is right */
-static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const loop *l, row *out) {
+static bool find_row(tn__lowering *lo, const rooms *has, const tn__ranges *r, const loop *l, row *out) {
   tn_ctx *c = lo->c;
   tn__vec(row) rows = {0};
   tn__map anew;
@@ -289,7 +317,8 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
     for (uint32_t j = 0; j < r->n; j++) {
       tn_node *x = r->range[j], *lane = lane_of(r, n);
       if (!is_dear && (lane || !again_and_again(r, l, n, j))) continue;
-      if (!makes_row(r, l, n, j, &anew) || x == lane || x->hi >= MAX_ROW || row_bytes(n, x, lane) > room) continue;
+      if (!makes_row(r, l, n, j, &anew) || x == lane || x->hi >= MAX_ROW || !fits(has, n, x, lane)) continue;
+      if (is_short_in_turns(r, l, j, lo->target)) continue;
       tn_node *mark = tn__range(c, x->src[0], AX_LOOP, ROLE_MARK, lo->next_range),
               *form = tn__substitute(c, n, &x, &mark, 1);
       uint32_t k = 0;
@@ -313,7 +342,7 @@ static bool find_row(tn__lowering *lo, size_t room, const tn__ranges *r, const l
       for (uint32_t m = rows.n; m-- > k + 1 && out->at[0]->op == OP_LOAD;)
         if (is_wanted(r, l, &rows.v[m]) && is_made_where(r, l, &rows.v[m], &rows.v[k])) {
           *out = rows.v[m];
-          go_up(lo, r, l, &anew, room, out);
+          go_up(lo, r, l, &anew, has, out);
         }
       return true;
     }
@@ -452,18 +481,22 @@ static tn_node *sent_in(const tn__target *target, const tn__ranges *r, const row
 }
 
 /* What each row may take of a thread's cache; of a group's memory, what all may, beside the scratch that there is
- * already. */
-static size_t room_for_rows(tn__lowering *lo, tn_node *body) {
+ * already, of the parts before, too. */
+static rooms room_for_rows(tn__lowering *lo, tn_node *body) {
   const tn__target *target = lo->target;
   tn__nodes all = {0};
-  size_t taken = 0;
-  if (!target->group) return target->kept;
+  size_t taken = (size_t)lo->staged, narrowest = sizeof(double);
+  if (!target->group) return (rooms){target->kept, SIZE_MAX, 1};
   tn__topo(lo->a, &body, 1, &all);
-  for (uint32_t i = 0; i < all.n; i++)
-    if (all.v[i]->op == OP_LOCAL) taken += in_lines((size_t)all.v[i]->src[0]->hi * tn__size_of(all.v[i]->dtype));
-  size_t left = target->shared > taken ? target->shared - taken : 0;
-  if (lo->variant->alone) return left / 8 * 7; /* beside it stands what threads tell each other */
-  return left < target->kept ? left : target->kept;
+  for (uint32_t i = 0; i < all.n; i++) {
+    const tn_node *n = all.v[i];
+    size_t size = tn__size_of(n->dtype);
+    if (n->op == OP_LOCAL) taken += in_lines((size_t)n->src[0]->hi * size);
+    if (n->op == OP_LOAD && size < narrowest) narrowest = size;
+  }
+  size_t left = target->shared > taken ? target->shared - taken : 0, kept = left < target->kept ? left : target->kept;
+  if (lo->variant->alone) kept = left / 8 * 7; /* beside it stands what threads tell each other */
+  return (rooms){kept, left, target->group * (target->access / (int64_t)narrowest)};
 }
 
 /* The loops that are as long as the row */
@@ -488,7 +521,8 @@ static bool keeps_in_registers(const tn__lowering *lo, const tn__ranges *r, cons
 
 tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
   const tn__target *target = lo->target;
-  size_t room = room_for_rows(lo, body), sent = 0;
+  rooms has = room_for_rows(lo, body);
+  size_t sent = 0;
   int64_t most = 0;
   for (int rows = 0; rows < MAX_ROWS; rows++) {
     tn__ranges r;
@@ -496,10 +530,13 @@ tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
     row w;
     tn__ranges_find(lo->c, lo->a, body, &r);
     describe(lo->a, &r, l);
-    if (!find_row(lo, room, &r, l, &w) || !keeps_in_registers(lo, &r, &w, rows, &most)) break;
+    if (!find_row(lo, &has, &r, l, &w) || !keeps_in_registers(lo, &r, &w, rows, &most)) break;
     tn_node *turn = sent_in(target, &r, &w, &sent);
     tn__sb_printf(&lo->note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
-    room -= target->group ? row_bytes(w.at[0], w.range[0], w.lane) : 0;
+    if (target->group) {
+      has.kept -= row_bytes(w.at[0], w.range[0], w.lane);
+      has.shared -= shared_bytes(&has, w.at[0], w.range[0], w.lane);
+    }
     body = keep_row(lo, &r, l, body, &w, turn);
   }
   return body;

@@ -562,6 +562,54 @@ static void even_shares(void **state) {
   tn_ctx_close(c);
 }
 
+/* A loss over rows of few elements: threads share out the rows.  A group that goes through them one by one, and keeps
+ * each, takes a hundred times as long. */
+static void rows_of_few(void **state) {
+  static const tn_dim sizes[][2] = {{285, 2}, {1000, 2}, {31, 2}, {3, 7}, {7, 3}, {1500, 3}, {16, 10}, {2, 31}};
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *x = tn_program_input(p, "x", TN_BF16, sizes[i], 2),
+                *to = tn_program_input(p, "to", TN_I64, sizes[i], 1);
+      char *text = explained(c, p, tn_cross_entropy(tn_gelu(x), to));
+      for (const char *at = text; (at = strstr(at, " predicted: ")); at++) {
+        const char *us = strstr(at, " us");
+        while (us[-1] != ' ') us--;
+        if (strtod(us, NULL) > 15) fail_msg("%s", text);
+      }
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
+}
+
+/* Parts of a kernel keep their rows side by side, each with room for a whole block behind its end: there is room. */
+static void rows_of_parts(void **state) {
+  static const char *const devices[] = {"ref:sm_90", "ref:opencl"};
+  (void)state;
+  for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d], .quiet = 1});
+    assert_non_null(c);
+    for (tn_dim n = 4321; n < 50000; n += n / 3) tn_scope(c) {
+        tn_dim of[] = {140, n};
+        tn_program *p = tn_program_begin(c);
+        tn_tensor *in[] = {tn_program_input(p, "x", TN_F16, of, 2),
+                           tn_program_input(p, "gamma", TN_F16, of + 1, 1),
+                           tn_program_input(p, "beta", TN_F16, of + 1, 1)},
+                  *by = tn_program_input(p, "by", TN_F16, of, 2), *grad[3];
+        tn_tensor *y = tn_gelu_tanh(tn_layer_norm(in[0], 1, in[1], in[2], 1e-5));
+        assert_int_equal(tn_grad(tn_sum(tn_mul(y, by), NULL, 0, false), 3, in, grad), TN_OK);
+        for (int i = 0; i < 3; i++) {
+          char name[] = {'g', (char)('0' + i), 0};
+          assert_int_equal(tn_program_output(p, name, grad[i]), TN_OK);
+        }
+        tn_string_free(explained(c, p, y));
+      }
+    tn_ctx_close(c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(loads_one_by_one), cmocka_unit_test(even_shares),
                                      cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
@@ -570,6 +618,7 @@ int main(void) {
                                      cmocka_unit_test(beside_blocks), cmocka_unit_test(odd_lengths),
                                      cmocka_unit_test(whole_rows), cmocka_unit_test(functions_once),
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
-                                     cmocka_unit_test(owners), cmocka_unit_test(small)};
+                                     cmocka_unit_test(owners), cmocka_unit_test(small),
+                                     cmocka_unit_test(rows_of_few), cmocka_unit_test(rows_of_parts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
