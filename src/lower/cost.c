@@ -461,7 +461,7 @@ static double registers_of_owner(const look *l) {
   while (at < l->p->n && (l->p->ins[at]->op != OP_RANGE || !tn__owns_places(l->a, l->p, at, &of))) at++;
   if (at == l->p->n) return INFINITY;
   double rows = rows_loaded(l, &of.add), begun = words_of_row(l, &of.begin);
-  return OWNER_REGISTERS + rows * words_of_row(l, &of.add) + begun * rows + (begun > 0 ? WORDS_BEGUN : 0);
+  return OWNER_REGISTERS + rows * words_of_row(l, &of.add) + begun * rows + (begun > 0 && !of.begun ? WORDS_BEGUN : 0);
 }
 
 /* Blocks that a unit has room for by registers: as many as the compiler is told, and more of groups that own places,
@@ -584,6 +584,21 @@ static double time_of_asking(const look *l, const tn__turns *of) {
   return rounds * (told + MEETINGS_ASKED * MEETING) + MEETINGS_SORTED * MEETING + sorted;
 }
 
+/* Updates are asked for where places of their group begin. */
+static void ask_updates(look *l, const tn__owned *of) {
+  l->owned = of->add;
+  l->asking += serial_turns(l) * time_of_asking(l, &of->add);
+}
+
+/* Places that begin with what stands there: nothing is done for them, and the updates come next. */
+static bool pass_begun(look *l, uint32_t *at) {
+  tn__owned of;
+  if (!tn__owns_places(l->a, l->p, *at, &of) || !of.begun) return false;
+  ask_updates(l, &of);
+  *at = of.begin.end;
+  return true;
+}
+
 static void open_loop(look *l, uint32_t at) {
   tn_node *r = l->p->ins[at];
   int axis = tn__axis_of(r);
@@ -598,8 +613,7 @@ static void open_loop(look *l, uint32_t at) {
   if (tn__owns_places(l->a, l->p, at, &of)) {
     o.together = (double)WORDS_BEGUN * sizeof(float) / (double)tn__size_of(of.begin.store->src[0]->dtype);
     o.together *= rows_abreast(l, &of.begin);
-    l->owned = of.add;
-    l->asking += serial_turns(l) * time_of_asking(l, &of.add);
+    ask_updates(l, &of);
   } else if (l->owned.store && at == l->owned.start) {
     o.turns = turns_gone_through(l, &l->owned);
     o.together = rows_loaded(l, &l->owned) * rows_abreast(l, &l->owned);
@@ -722,6 +736,7 @@ static void look_at_all(look *l) {
   for (uint32_t i = 0; i < l->p->n; i++) {
     tn_node *n = l->p->ins[i];
     bool access = tn__is_access(n);
+    if (n->op == OP_RANGE && pass_begun(l, &i)) continue;
     if (n->op == OP_RANGE)
       open_loop(l, i), step_of(l, n);
     else if (n->op == OP_END)

@@ -150,6 +150,11 @@ static void sort_conditions(tn__arena *a, tn_node *gate, const tn_node *lanes, t
   }
 }
 
+bool tn__stores_itself(const tn_node *store) {
+  const tn_node *x = store->src[2];
+  return store->op == OP_STORE && x->op == OP_LOAD && x->src[0] == store->src[0] && x->src[1] == store->src[1];
+}
+
 /* Such a loop, of places or of updates, that ends in this op */
 /* a choice: no is right */
 static bool take_turns(tn__arena *a, const tn__part *p, uint32_t start, int axis, int op, tn__turns *out) {
@@ -175,7 +180,9 @@ static bool take_turns(tn__arena *a, const tn__part *p, uint32_t start, int axis
   if (store->src[0]->op != OP_PARAM || (dtype != TN_F32 && dtype != TN_F64)) return false;
   if (store->src[2]->dtype != dtype) return false;
   for (i = start; i < out->end; i++)
-    if (p->ins[i]->op == OP_LOAD && p->ins[i]->src[0] == store->src[0]) return false;
+    if (p->ins[i]->op == OP_LOAD && p->ins[i]->src[0] == store->src[0] &&
+        (p->ins[i] != store->src[2] || !tn__stores_itself(store)))
+      return false;
   if (gate) sort_conditions(a, gate, out->lanes, &out->wanted, &out->inside);
   for (i = 0; i < out->inside.n; i++)
     if (tn__hangs_on(a, out->inside.v[i], turn)) return false;
@@ -211,6 +218,7 @@ bool tn__owns_places(tn__arena *a, const tn__part *p, uint32_t start, tn__owned 
   const tn_node *x = out->begin.store, *y = out->add.store;
   if (x->src[0] != y->src[0] || tn__combines_by(y) != OP_ADD) return false;
   if (out->begin.lanes != out->add.lanes || !are_same(&out->begin.inside, &out->add.inside)) return false;
+  out->begun = tn__stores_itself(x);
   return out->begin.count > 1 && are_even(a, p, out);
 }
 

@@ -224,6 +224,9 @@ bool tn__hangs_on(tn__arena *a, tn_node *n, const tn_node *range);
 /* A round of updates beyond the last one is counted by 32 bits, too (turns_cuda.inc). */
 #define TN__MOST_TURNS (INT32_MAX / 2)
 
+/* Does it store what stands there? */
+bool tn__stores_itself(const tn_node *store);
+
 /* Rows that are added to places of memory in order, by a group that owns the places (owned.c): a loop that stores what
  * they begin with, and behind it one of the updates, each by threads side by side, one element each: by all of the
  * group's, or by a part, and then others may take other places.  Which places are there, and which updates are wanted,
@@ -238,6 +241,7 @@ typedef struct tn__turns {
 } tn__turns;
 typedef struct tn__owned {
   tn__turns begin, add;
+  bool begun; /* what places begin with stands there: the first loop stores what it loads */
 } tn__owned;
 /* Do such loops begin at ins[start]? */
 bool tn__owns_places(tn__arena *a, const tn__part *p, uint32_t start, tn__owned *out);

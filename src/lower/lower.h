@@ -25,6 +25,7 @@ typedef struct tn__variant {
                     * 1: as many as packs have along it; 0: it does not */
   bool alone;      /* rows that are kept may take all that a unit has for its groups to share */
   bool own;        /* a library call by a kernel */
+  bool begun;      /* what places begin with that groups own stands there, by a launch before them */
   bool fetched;    /* values that run along short rows are a group's, which fetches these as memory lies */
 } tn__variant;
 enum { TN__VARIANT_NONE = -100 };
@@ -134,7 +135,7 @@ typedef struct tn__lowering {
   int64_t next_local;  /* numbers of LOCALs */
   double staged;       /* bytes of shared memory that the parts before have, and this one for patches: side by side */
   int threads;         /* of a group, to which the body's loops are given already (group_scan.c); 0: they are not */
-  bool owns;           /* ... which owns places (owned.c), and has a unit for itself */
+  bool owns;           /* ... which owns the places that it adds to (owned.c), and has a unit for itself */
 } tn__lowering;
 
 /* A new loop */
@@ -308,6 +309,8 @@ tn_node *tn__exchange_in_group(tn__lowering *l, tn_node *body, tn_node *turn, tn
 tn_node *tn__sum_lines(tn__lowering *l, tn_node *body, tn_node *turn, const tn__key_sum *of);
 /* owned.c: rows that are added to places in order, by groups that own the places; first of all */
 tn_node *tn__own_places(tn__lowering *l, tn_node *body);
+/* Is it a body of rows that are added to places of their groups (tn__variant's `begun`)? */
+bool tn__has_owned_places(tn_ctx *c, const tn__target *target, tn_node *body);
 /* separate.c.  New loops for the nodes, in place of those of the set and of reductions inside of them: `to` for `from`,
  * of TN__MAX_RANGES at most; how many. */
 uint32_t tn__renew_loops(tn__lowering *l, const tn__ranges *r, tn_node *const *node, uint32_t n, uint64_t set,

@@ -372,8 +372,15 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   return rows ? tn__split_rows(l, body, rows) : tn__split_long(l, body);
 }
 
+/* Does it add to places, or store what these begin with in a part before those who own them (owned.c)? */
+static bool adds(const tn_node *part) {
+  bool some = false;
+  for (uint32_t i = 0; i < part->nsrc; i++) some |= part->src[i]->op == OP_STOREADD;
+  return some;
+}
+
 tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
-  if (l->threads) {
+  if (l->threads && (!l->owns || adds(part))) {
     out->group = l->threads;
     if (l->owns) out->owns = true, out->beside = 1;
     return tn__show_neighbours(l->c, l->a, tn__make_global(l, part, NULL, 0));

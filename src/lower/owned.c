@@ -15,13 +15,17 @@
  * each with its own places; what places begin with they then need not read.  As plain loops, the threads of one row do
  * it all.
  *
+ * Of rows of few columns a group's threads store less than memory takes, so that what many such places begin with is
+ * better stored before, by plain loops in a launch of their own (the variant "begun"): then each group's first loop
+ * stores what it loads, which a language that says turns need not do.
+ *
  * Step noted: owns(CxB): C classes of places by B blocks of columns. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
 typedef struct owned {
-  tn_node *param;
+  tn_node *param, *fill; /* what is added to, and the store of what its places begin with */
   tn_node *turn[TN__MAX_RANGES], *column[TN__MAX_RANGES], *filled[TN__MAX_RANGES];
   uint32_t turns, columns, nfilled;
   int64_t places, width; /* of a row */
@@ -45,22 +49,22 @@ static bool loops_of(const tn_node *store, int axis, tn_node **x, uint32_t *n, i
   return *n > 0;
 }
 
-static bool loads_from(tn__lowering *l, tn_node *body, const tn_node *param) {
+static bool loads_from(tn__arena *a, tn_node *body, const tn_node *param) {
   tn__nodes all = {0};
-  tn__topo(l->a, &body, 1, &all);
+  tn__topo(a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++)
     if (all.v[i]->op == OP_LOAD && tn__buffer_of(all.v[i]) == param) return true;
   return false;
 }
 
 /* a choice: no is right */
-static bool find(tn__lowering *l, tn_node *body, owned *o) {
+static bool find(tn_ctx *c, tn__arena *a, tn_node *body, owned *o) {
   tn__survey s;
   tn_node *add = body->nsrc == 1 ? body->src[0] : NULL;
   if (!add || add->op != OP_STOREADD || tn__combines_by(add) != OP_ADD || add->src[0]->op != OP_AFTER) return false;
   const tn_node *after = add->src[0];
   tn_node *fill = after->nsrc == 2 ? after->src[1] : NULL;
-  o->param = after->src[0];
+  o->param = after->src[0], o->fill = fill;
   int dtype = o->param->dtype;
   if (o->param->op != OP_PARAM || (dtype != TN_F32 && dtype != TN_F64) || add->src[2]->dtype != dtype) return false;
   if (!fill || fill->op != OP_STORE || fill->src[0] != o->param || tn__gate_of(fill)) return false;
@@ -70,8 +74,14 @@ static bool find(tn__lowering *l, tn_node *body, owned *o) {
       !loops_of(add, AX_LOOP, o->column, &o->columns, &o->width) || all % o->width)
     return false;
   o->places = all / o->width;
-  tn__survey_loops(l->c, l->a, body, &s);
-  return o->places > 1 && updates <= TN__MOST_TURNS && !s.reduces && !s.running && !loads_from(l, body, o->param);
+  tn__survey_loops(c, a, body, &s);
+  return o->places > 1 && updates <= TN__MOST_TURNS && !s.reduces && !s.running && !loads_from(a, body, o->param);
+}
+
+/* a choice: either is right */
+bool tn__has_owned_places(tn_ctx *c, const tn__target *target, tn_node *body) {
+  owned o;
+  return tn__target_owns(target) && find(c, &c->scratch, body, &o);
 }
 
 /* K of K * width + column; NULL: it is not that */
@@ -103,13 +113,13 @@ static share share_of(tn__lowering *l, const owned *o) {
 }
 
 /* What all places begin with, each by who owns it */
-static tn_node *begin(tn__lowering *l, tn_node *fill, const owned *o, const share *s) {
+static tn_node *begin(tn__lowering *l, const owned *o, const share *s) {
   tn_ctx *c = l->c;
   int64_t turns = (o->places + s->by.classes - 1) / s->by.classes;
   tn_node *turn = tn__fresh_range(l, tn__int(c, turns), AX_LOOP, ROLE_OUTPUT), *all;
   tn_node *place = tn__add(c, tn__mul(c, turn, tn__int(c, s->by.classes)), s->own);
   tn_node *at = tn__add(c, tn__mul(c, place, tn__int(c, o->width)), s->column);
-  tn_node *body = tn__as_one(l, tn__sink(c, &fill, 1, "part"), o->filled, o->nfilled, AX_LOOP, &all);
+  tn_node *fill = o->fill, *body = tn__as_one(l, tn__sink(c, &fill, 1, "part"), o->filled, o->nfilled, AX_LOOP, &all);
   body = tn__exchange_ranges(l, body, &all, &at, 1, (tn_node *[]){s->group, turn, s->lane}, 3);
   if (o->places % s->by.classes)
     body = tn__gate_accesses(l, body, tn__op2(c, OP_LT, place, tn__int(c, o->places)), turn, NULL);
@@ -134,11 +144,32 @@ static tn_node *add_to_own(tn__lowering *l, tn_node *body, const owned *o, const
   return tn__simplify_accesses(c, l->a, body);
 }
 
+/* What all places begin with stands there before groups begin, by plain loops as they meet the machine best, in a launch
+ * of its own.  False: it is no one store then. */
+static bool stand_before(tn__lowering *l, const owned *o, tn_node *store[2]) {
+  tn_node *fill = o->fill, *all = tn__optimise_loops(l, tn__sink(l->c, &fill, 1, "part"));
+  if (l->threads || all->nsrc != 1 || all->src[0]->op != OP_STORE) return false;
+  tn_node *src[] = {o->param, all->src[0]};
+  tn_node *to = tn__node_make(l->c, &(tn__make){.op = OP_AFTER, .src = src, .nsrc = 2});
+  tn_node *gate = tn__gate_of(store[0]);
+  tn_node *from[] = {to, store[0]->src[1], gate};
+  tn_node *itself = tn__node_make(l->c, &(tn__make){.op = OP_LOAD, .dtype = o->param->dtype, .src = from,
+                                                    .nsrc = gate ? 3 : 2});
+  for (int i = 0; i < 2; i++) {
+    tn_node *with[TN__MAX_RANGES + 4];
+    for (uint32_t s = 0; s < store[i]->nsrc; s++) with[s] = store[i]->src[s];
+    with[0] = to;
+    if (!i) with[2] = itself;
+    store[i] = tn__node_with(l->c, store[i], with);
+  }
+  return true;
+}
+
 tn_node *tn__own_places(tn__lowering *l, tn_node *body) {
   tn_ctx *c = l->c;
   owned o;
-  if (!tn__target_owns(l->target) || !find(l, body, &o)) return body;
-  tn_node *fill = body->src[0]->src[0]->src[1], *turn, *column, *src[TN__MAX_RANGES + 4];
+  if (!tn__target_owns(l->target) || !find(c, l->a, body, &o)) return body;
+  tn_node *turn, *column, *src[TN__MAX_RANGES + 4];
   tn_node *add = body->src[0];
   for (uint32_t i = 0; i < add->nsrc; i++) src[i] = i ? add->src[i] : o.param;
   add = tn__node_with(c, add, src);
@@ -149,7 +180,9 @@ tn_node *tn__own_places(tn__lowering *l, tn_node *body) {
   add = add_to_own(l, add, &o, &s, turn, column);
   if (!add) return body;
   tn__sb_printf(&l->note, " owns(%lldx%lld)", (long long)s.by.classes, (long long)s.by.blocks);
+  tn_node *store[] = {begin(l, &o, &s)->src[0], add->src[0]};
+  if (l->variant->begun && !stand_before(l, &o, store)) return body;
   l->threads = s.by.columns * s.by.abreast;
   l->owns = true;
-  return tn__sink(c, (tn_node *[]){begin(l, fill, &o, &s)->src[0], add->src[0]}, 2, body->name);
+  return tn__sink(c, store, 2, body->name);
 }

@@ -75,6 +75,7 @@ static const tn__variant variants[] = {
     {.name = "windows 8", .windows = 8},
     {.name = "windows 16", .windows = 16},
     {.name = "fetched", .fetched = true},
+    {.name = "begun", .begun = true},
 };
 
 enum { VARIANTS = sizeof variants / sizeof *variants };
@@ -120,6 +121,7 @@ const tn__variant *tn__variant_next(tn_ctx *c, const tn__target *target, tn_node
     if (l->turn && (!target->group || !has_turned(c, target, body))) continue;
     if (l->windows && (!target->group || !has_windows(c, body, l))) continue;
     if (l->fetched && (!target->group || !tn__has_short_runs(c, target, body))) continue;
+    if (l->begun && (!target->group || !tn__has_owned_places(c, target, body))) continue;
     if (l->tile == TN__VARIANT_NONE && (!target->ntiles || work_of(c, body) > MUCH_WORK)) continue;
     ++*at;
     return l;

@@ -1266,7 +1266,8 @@ static bool put_owned(tn__printer *p, uint32_t start, uint32_t *end) {
                               ['n'] = tn__print_format(p, "%" PRId64, of.begin.count),
                               ['b'] = tn__print_format(p, "%" PRId64, of.add.count),
                               ['g'] = tn__print_format(p, "%d", p->part->group),
-                              ['w'] = tn__print_format(p, "%" PRId64, of.begin.lanes->hi + 1)}};
+                              ['w'] = tn__print_format(p, "%" PRId64, of.begin.lanes->hi + 1),
+                              ['s'] = of.begun ? "false" : "true"}};
   tn__print_line(p, "%s", tn__print_expand(p, p->d->group->own_places, &words));
   *end = of.add.end;
   return p->turns = true;

@@ -239,12 +239,27 @@ static void take(walk *w, taken x) {
   *place = w->hand.n;
 }
 
+/* Is it loaded for nothing but to be stored where it stands?  It meets what that store meets. */
+static bool is_kept(const walk *w, const tn_node *load) {
+  const tn__part *p = part_of(w);
+  bool kept = false;
+  if (load->op != OP_LOAD) return false;
+  for (uint32_t i = 0; i < p->n; i++)
+    for (uint32_t s = 0; s < p->ins[i]->nsrc; s++) {
+      if (p->ins[i]->src[s] != load) continue;
+      if (!tn__stores_itself(p->ins[i])) return false;
+      kept = true;
+    }
+  return kept;
+}
+
 /* May the two be the same place, in memory that one of them writes?  Turns of one store to a buffer are a matter of
  * writers.h, which knows more of them; and two stores that the schedule has joined go to parts of a buffer of their
  * own, which validation looks at. */
 static bool may_meet(const walk *w, uint32_t i, uint32_t j) {
   const tn_node *a = part_of(w)->ins[i], *b = part_of(w)->ins[j];
-  bool both_load = a->op == OP_LOAD && b->op == OP_LOAD, both_store = a->op != OP_LOAD && b->op != OP_LOAD;
+  bool both_load = a->op == OP_LOAD && b->op == OP_LOAD;
+  bool both_store = (a->op != OP_LOAD || is_kept(w, a)) && (b->op != OP_LOAD || is_kept(w, b));
   if (a->src[0] != b->src[0] || both_load) return false;
   bool any_order = tn__adds_at_once(part_of(w), a) && tn__adds_at_once(part_of(w), b);
   if (any_order && tn__combines_by(a) == tn__combines_by(b)) return false;

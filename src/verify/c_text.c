@@ -304,6 +304,7 @@ typedef struct owned_read {
   uint32_t inside; /* is the thread there: for the first place, as for all */
   uint32_t stores; /* is it one of those that stand for all that have its column */
   int64_t threads;
+  bool keeps; /* are places to have what they have already */
 } owned_read;
 
 /* The function of that turn, up to what it gives, as if it stood here; row: NULL: nothing is fetched, and zeros are
@@ -366,7 +367,7 @@ static void check_turn(reader *r, const owned_read *o, const turn_read *x, ex nu
 }
 
 /* A loop over so many turns, which stores what the function says, or, of what is fetched, adds it, where it is wanted
- * and the thread is there.  It is asked for these before anything is fetched. */
+ * and the thread is there.  Where places keep what they have, this is what the function says.  It is asked for these before anything is fetched. */
 static void read_turns(reader *r, const owned_read *o, const lambda *f, const lambda *fetch, ex count) {
   uint32_t turn = new_reg(r);
   ex counter = {.type = f->type, .where = VARIABLE, .reg = turn};
@@ -385,7 +386,12 @@ static void read_turns(reader *r, const owned_read *o, const lambda *f, const la
   ex element = {.type = o->to.type, .where = MEMORY, .reg = place.reg};
   element.type.stars--;
   ex value = fetch ? tn__c_arithmetic(r, TN__C_ADD, element, x.value) : x.value;
-  tn__c_assign(r, element, tn__c_converted(r, value, element.type));
+  uint32_t stored = tn__c_converted(r, value, element.type);
+  if (o->keeps) {
+    ex before = element;
+    need_same(r, in_reg(element.type, tn__c_value(r, &before)), in_reg(element.type, stored));
+  }
+  tn__c_assign(r, element, stored);
   land(r, unwanted);
   land(r, outside);
   land(r, other);
@@ -420,8 +426,8 @@ static void take_columns(reader *r, owned_read *o) {
   o->stores = tn__c_truth(r, tn__c_arithmetic(r, TN__C_LT, thread, columns));
 }
 
-/* tn_own_places<places, turns, threads, columns>(to, begin, fetch, turn): a loop over the places, and one over the
- * turns */
+/* tn_own_places<places, turns, threads, columns, begins>(to, begin, fetch, turn): a loop over the places, and one over
+ * the turns */
 static void read_owned(reader *r) {
   owned_read o = {0};
   need(r, "<");
@@ -432,6 +438,9 @@ static void read_owned(reader *r) {
   o.threads = number_in(r);
   need(r, ",");
   take_columns(r, &o);
+  need(r, ",");
+  bool begins = take(r, "true");
+  if (!begins) need(r, "false");
   need(r, ">");
   need(r, "(");
   o.to = tn__c_expression(r);
@@ -448,7 +457,9 @@ static void read_owned(reader *r) {
   o.first = first_of_turn(r, &o, &x);
   o.inside = x.inside;
   o.step = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, &o, &next), o.first);
+  o.keeps = !begins;
   read_turns(r, &o, &begin, NULL, o.places);
+  o.keeps = false;
   read_turns(r, &o, &turn, &fetch, turns);
   r->at = end;
 }
