@@ -69,7 +69,8 @@ static const double MOST_OF = 0.75; /* of a sector: so much is as good as all */
 static const double STORED_PART = 1.4; /* whole sectors in the time of one of which a part is stored */
 /* Times as long as otherwise takes what asks for parts of rows' lines, by warps that meet in each turn: f32[41863,352]
  * normalized by groups across 8 rows took 45 to 49 us on an H200, by groups of one row 31 to 33; softmax of
- * bf16[50832,360] and its gradient 51 and 74, by warps 34 and 57. */
+ * bf16[50832,360] and its gradient 51 and 74, by warps 34 and 57.  Rows that begin so, too, by those who own them:
+ * f32[500000,100] 176, and 143 by a launch before, of half floats 155 and 121, f16[32768,512] 69 and 53. */
 static const double LINE_PART = 1.45;
 static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier; */
 static const double BRANCH = 80; /* and until what stands behind a branch has begun, though none takes it (measured) */
@@ -119,7 +120,8 @@ typedef struct look {
   bool alone;           /* all turns are one block's */
   bool asked;           /* what the block waits for first has been asked for */
   double banks;         /* turns of shared memory, of a block */
-  tn__turns owned;      /* updates that come behind places that a group owns; store NULL: none do */
+  tn__turns begins;     /* what places begin with that a group owns, and */
+  tn__turns owned;      /* updates that come behind these; store NULL: none do */
   double asking;        /* cycles in which a block asks for nothing but which of these are wanted */
 } look;
 
@@ -293,6 +295,14 @@ static double near_of(const look *l, const reach *r) {
   return fmin(1, l->t->near / (r->of_group * (r->same ? 1 : l->resident)));
 }
 
+/* Is it one of what a group's places begin with, by warps not all of which have a line each? */
+static bool begins_by_parts(const look *l, int64_t size) {
+  bool begins = false;
+  if (!l->begins.store) return false;
+  for (uint32_t i = 0; i < l->open.n; i++) begins |= l->open.v[i].range == l->p->ins[l->begins.start];
+  return begins && (l->begins.inside.n || TN__LANES * size < SECTORS * l->t->sector);
+}
+
 static void look_at(look *l, tn_node *n) {
   const tn__target *t = l->t;
   loop *waits = NULL; /* for this load, in each turn */
@@ -327,7 +337,7 @@ static void look_at(look *l, tn_node *n) {
     break;
   }
   bool rows_apart = active > 1 && llabs(base[1] - base[0]) * size >= SECTORS * t->sector;
-  x.parted = l->p->across && rows_apart && x.lines * SECTORS >= 2 * x.sectors;
+  x.parted = (l->p->across && rows_apart && x.lines * SECTORS >= 2 * x.sectors) || begins_by_parts(l, size);
   double warps = warps_at_work(l), room = t->near / (double)t->sector / l->resident,
          bytes = active * (double)(size * run);
   x.of_group = x.from_unit = x.sectors;
@@ -586,7 +596,7 @@ static double time_of_asking(const look *l, const tn__turns *of) {
 
 /* Updates are asked for where places of their group begin. */
 static void ask_updates(look *l, const tn__owned *of) {
-  l->owned = of->add;
+  l->begins = of->begin, l->owned = of->add;
   l->asking += serial_turns(l) * time_of_asking(l, &of->add);
 }
 

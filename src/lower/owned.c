@@ -144,8 +144,8 @@ static tn_node *add_to_own(tn__lowering *l, tn_node *body, const owned *o, const
   return tn__simplify_accesses(c, l->a, body);
 }
 
-/* What all places begin with stands there before groups begin, by plain loops as they meet the machine best, in a launch
- * of its own.  False: it is no one store then. */
+/* What all places begin with stands there before groups begin, by plain loops as they meet the machine best, in a
+ * launch of its own.  False: it is no one store then. */
 static bool stand_before(tn__lowering *l, const owned *o, tn_node *store[2]) {
   tn_node *fill = o->fill, *all = tn__optimise_loops(l, tn__sink(l->c, &fill, 1, "part"));
   if (l->threads || all->nsrc != 1 || all->src[0]->op != OP_STORE) return false;

@@ -1235,10 +1235,11 @@ static const char *put_fetch(tn__printer *p, const tn__turns *turns, const tn__m
  * one behind which a turn that is wanted waits for no memory; NULL: there is none. */
 static const char *put_turn(tn__printer *p, const char *of, const tn__turns *turns, const char **fetch) {
   tn_node *store = turns->store;
+  bool stands = tn__stores_itself(store); /* what stands there is loaded where it is added to */
   tn__map asked, made, waits;
   tn__nodes row = {0};
   mark_of_store(p, turns, &asked, false);
-  mark_of_store(p, turns, &made, true);
+  mark_of_store(p, turns, &made, !stands);
   tn__map_init(&waits, &p->c->scratch);
   mark_sources(p, turns, NULL, NULL, &asked);
   mark_sources(p, turns, fetch ? &asked : NULL, &waits, &made);
@@ -1247,7 +1248,7 @@ static const char *put_turn(tn__printer *p, const char *of, const tn__turns *tur
   put_marked(p, turns, &made, &waits);
   tn__print_line(p, "return tn_turn<%s, %s>{%s, %s, %s, %s};", p->d->value[store->src[0]->dtype],
                  p->d->value[tn__print_kind(p, store->src[1])], all_of(p, &turns->wanted), all_of(p, &turns->inside),
-                 tn__print_name(p, store->src[1]), tn__print_name(p, store->src[2]));
+                 tn__print_name(p, store->src[1]), stands ? "0" : tn__print_name(p, store->src[2]));
   tn__print_brace(p, "};");
   return name;
 }

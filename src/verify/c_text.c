@@ -304,7 +304,6 @@ typedef struct owned_read {
   uint32_t inside; /* is the thread there: for the first place, as for all */
   uint32_t stores; /* is it one of those that stand for all that have its column */
   int64_t threads;
-  bool keeps; /* are places to have what they have already */
 } owned_read;
 
 /* The function of that turn, up to what it gives, as if it stood here; row: NULL: nothing is fetched, and zeros are
@@ -366,9 +365,27 @@ static void check_turn(reader *r, const owned_read *o, const turn_read *x, ex nu
   land(r, unwanted);
 }
 
+/* What a place gets in a turn: what this says, or as much more, or what it has already */
+typedef enum gets { GETS_VALUE, GETS_MORE, KEEPS } gets;
+
+/* Where it is wanted and the thread is there */
+static void put_store(reader *r, const owned_read *o, const turn_read *x, gets what) {
+  uint32_t unwanted = put_jump(r, TN__C_UNLESS, x->wanted), outside = put_jump(r, TN__C_UNLESS, x->inside);
+  uint32_t other = put_jump(r, TN__C_UNLESS, o->stores);
+  ex place = tn__c_arithmetic(r, TN__C_ADD, in_reg(o->to.type, o->to.reg), x->at);
+  ex element = {.type = o->to.type, .where = MEMORY, .reg = place.reg};
+  element.type.stars--;
+  ex value = what == GETS_VALUE ? x->value : element;
+  if (what == GETS_MORE) value = tn__c_arithmetic(r, TN__C_ADD, element, x->value);
+  tn__c_assign(r, element, tn__c_converted(r, value, element.type));
+  land(r, unwanted);
+  land(r, outside);
+  land(r, other);
+}
+
 /* A loop over so many turns, which stores what the function says, or, of what is fetched, adds it, where it is wanted
- * and the thread is there.  Where places keep what they have, this is what the function says.  It is asked for these before anything is fetched. */
-static void read_turns(reader *r, const owned_read *o, const lambda *f, const lambda *fetch, ex count) {
+ * and the thread is there.  It is asked for these before anything is fetched. */
+static void read_turns(reader *r, const owned_read *o, const lambda *f, const lambda *fetch, ex count, gets what) {
   uint32_t turn = new_reg(r);
   ex counter = {.type = f->type, .where = VARIABLE, .reg = turn};
   tn__c_assign(r, counter, tn__c_converted(r, number_here(r, 0), f->type));
@@ -380,21 +397,7 @@ static void read_turns(reader *r, const owned_read *o, const lambda *f, const la
     const row_read row = call_fetch(r, o, fetch, turn);
     x.value = call_turn(r, o, f, turn, &row).value;
   }
-  uint32_t unwanted = put_jump(r, TN__C_UNLESS, x.wanted), outside = put_jump(r, TN__C_UNLESS, x.inside);
-  uint32_t other = put_jump(r, TN__C_UNLESS, o->stores);
-  ex place = tn__c_arithmetic(r, TN__C_ADD, in_reg(o->to.type, o->to.reg), x.at);
-  ex element = {.type = o->to.type, .where = MEMORY, .reg = place.reg};
-  element.type.stars--;
-  ex value = fetch ? tn__c_arithmetic(r, TN__C_ADD, element, x.value) : x.value;
-  uint32_t stored = tn__c_converted(r, value, element.type);
-  if (o->keeps) {
-    ex before = element;
-    need_same(r, in_reg(element.type, tn__c_value(r, &before)), in_reg(element.type, stored));
-  }
-  tn__c_assign(r, element, stored);
-  land(r, unwanted);
-  land(r, outside);
-  land(r, other);
+  put_store(r, o, &x, what);
   tn__c_assign(r, counter, tn__c_converted(r, tn__c_arithmetic(r, TN__C_ADD, counter, number_here(r, 1)), f->type));
   tn__c_put(r, (tn__c_ins){.code = TN__C_SKIP, .dst = counter.reg, .a = count.reg});
   tn__c_put(r, (tn__c_ins){.code = TN__C_JUMP, .n = top});
@@ -457,10 +460,8 @@ static void read_owned(reader *r) {
   o.first = first_of_turn(r, &o, &x);
   o.inside = x.inside;
   o.step = tn__c_arithmetic(r, TN__C_SUB, first_of_turn(r, &o, &next), o.first);
-  o.keeps = !begins;
-  read_turns(r, &o, &begin, NULL, o.places);
-  o.keeps = false;
-  read_turns(r, &o, &turn, &fetch, turns);
+  read_turns(r, &o, &begin, NULL, o.places, begins ? GETS_VALUE : KEEPS);
+  read_turns(r, &o, &turn, &fetch, turns, GETS_MORE);
   r->at = end;
 }
 

@@ -69,7 +69,7 @@ static void atomicOr(unsigned *p, unsigned v) { __atomic_fetch_or(p, v, __ATOMIC
 
 /* ---- cases ---- */
 
-enum kind { OVER_ZEROS, QUOTIENTS, OF_A_CLASS, CONSTANTS };
+enum kind { OVER_ZEROS, QUOTIENTS, OF_A_CLASS, CONSTANTS, BEGUN };
 enum way { ANYWHERE, ONE, OUTSIDE_TOO, THREE, IN_TURN, HALF_TO_ONE, WAYS };
 static int cases, bad;
 
@@ -105,7 +105,8 @@ template <kind KIND, typename T, int PLACES, int TURNS, int THREADS, int COLUMNS
     for (T &x : update) x = (T)(draw() % 100000) / 777 - 50;
     for (T &x : divisor) x = (T)(draw() % 100000) / 999 + 1;
     for (int64_t i = 0; i < TURNS; i++) key[(size_t)i] = place_of(w, i, ALL, draw);
-    got.assign(base.size(), -77); /* what no owner has stays */
+    if (KIND == BEGUN) got = base; /* what places begin with stands there */
+    else got.assign(base.size(), -77); /* what no owner has stays */
   }
 
   std::vector<T> wanted() const {
@@ -126,7 +127,8 @@ template <kind KIND, typename T, int PLACES, int TURNS, int THREADS, int COLUMNS
     auto given = [&](const std::vector<T> &x, int i, int t) { return t < WIDTH ? x[cell(i, t)] : (T)0; };
     auto begin = [&](int i, int t) {
       size_t at = cell(own_place(i), t);
-      return tn_turn<T, int>{is_there(i), t < WIDTH, (int)at, KIND != OVER_ZEROS && t < WIDTH ? base[at] : (T)0};
+      T there = KIND == OVER_ZEROS || KIND == BEGUN || t >= WIDTH ? (T)0 : base[at];
+      return tn_turn<T, int>{is_there(i), t < WIDTH, (int)at, there};
     };
     auto of = [&](int i, int t, T x) {
       int64_t k = key[(size_t)i], in = k < 0 ? 0 : k < ALL ? k : ALL - 1;
@@ -138,10 +140,10 @@ template <kind KIND, typename T, int PLACES, int TURNS, int THREADS, int COLUMNS
     auto quotient = [&](int i, int t, T x, T y) { return of(i, t, x / y); };
     auto constant = [&](int i, int t) { return of(i, t, (T)1.25); };
     if constexpr (KIND == CONSTANTS)
-      tn_own_places<PLACES, TURNS, THREADS, COLUMNS>(got.data(), begin, none, constant);
+      tn_own_places<PLACES, TURNS, THREADS, COLUMNS, true>(got.data(), begin, none, constant);
     else if constexpr (KIND == QUOTIENTS)
-      tn_own_places<PLACES, TURNS, THREADS, COLUMNS>(got.data(), begin, two, quotient);
-    else tn_own_places<PLACES, TURNS, THREADS, COLUMNS>(got.data(), begin, one, of);
+      tn_own_places<PLACES, TURNS, THREADS, COLUMNS, true>(got.data(), begin, two, quotient);
+    else tn_own_places<PLACES, TURNS, THREADS, COLUMNS, KIND != BEGUN>(got.data(), begin, one, of);
   }
 
   void run() {
@@ -172,6 +174,7 @@ template <int PLACES, int TURNS, int THREADS, int COLUMNS = THREADS> static void
     compare<QUOTIENTS, float, PLACES, TURNS, THREADS, COLUMNS>((way)w);
     compare<OF_A_CLASS, float, PLACES, TURNS, THREADS, COLUMNS>((way)w);
     compare<CONSTANTS, float, PLACES, TURNS, THREADS, COLUMNS>((way)w);
+    compare<BEGUN, float, PLACES, TURNS, THREADS, COLUMNS>((way)w);
     compare<QUOTIENTS, double, PLACES, TURNS, THREADS, COLUMNS>((way)w);
   }
 }
@@ -197,5 +200,5 @@ int main() {
   all_ways<40, 5000, 512>(); /* as many threads as there are in one group, of one row and of several */
   all_ways<37, 700, 512, 32>();
   printf("%d cases, %d wrong\n", cases, bad);
-  return bad != 0 || cases != 19 * 5 * WAYS;
+  return bad != 0 || cases != 19 * 6 * WAYS;
 }

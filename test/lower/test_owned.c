@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "device/device.h"
+#include "lower/lower.h"
 #include "support/device.h"
 #include "support/explained.h"
 #include <string.h>
@@ -22,6 +24,7 @@ typedef struct program {
   bool zeros, apart; /* added to zeros; rows and indices of two axes */
   made_of added;
   const char *step;           /* what a kernel's note says; NULL: places are no group's */
+  const char *by;             /* the variant; NULL: as usual */
 } program;
 
 static int64_t place_of(const program *p, tn_dim i) {
@@ -51,6 +54,7 @@ static tn_tensor *numbers_of(tn_ctx *c, const program *p, tn_dim n, tn_dim from)
 
 static tn_tensor *made(tn_ctx *c, const void *of) {
   const program *p = of;
+  if (p->by) assert_non_null(tn__device_get(c, 0)->usual = tn__variant_find(p->by));
   tn_dim rows = p->places * p->width, added = p->updates * p->width;
   int64_t *at = malloc((size_t)p->updates * sizeof *at);
   assert_non_null(at);
@@ -75,6 +79,8 @@ static void check_steps(const void *of, const char *device, const char *text) {
   if (!p->step && strstr(text, " owns(")) fail_msg("%s on %s: owned in\n%s", p->name, device, text);
   if (p->step && strstr(text, "__global__") && !strstr(text, "    tn_own_places<"))
     fail_msg("%s on %s: no turns in\n%s", p->name, device, text);
+  if (p->step && strstr(text, "__global__") && !strstr(text, p->by ? ", false>(b" : ", true>(b"))
+    fail_msg("%s on %s: other places begin in\n%s", p->name, device, text);
   /* all is fetched before anything is made of it, for which threads might branch */
   if (p->added == QUOTIENTS && strstr(text, "__global__") && !strstr(text, "return tn_row<f32, f32>{"))
     fail_msg("%s on %s: no rows in\n%s", p->name, device, text);
@@ -111,28 +117,41 @@ static void compare(const program *p, tn_options opt) {
 }
 
 static const program programs[] = {
-    {"rows of whole warps", 100, 64, 300, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(49x1)"},
-    {"added to zeros", 70, 32, 90, DRAWN, TN_F32, TN_I64, true, false, ROWS, " owns(35x1)"},
-    {"rows of odd lengths", 37, 45, 200, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(17x1)"},
-    {"short rows", 300, 5, 33, DRAWN, TN_F32, TN_I32, true, false, ROWS, " owns("},
-    {"all to one place", 64, 33, 150, ONE_PLACE, TN_F32, TN_I64, false, false, ROWS, " owns("},
-    {"some to no place", 50, 40, 170, SOME_OUTSIDE, TN_F32, TN_I64, false, false, ROWS, " owns("},
-    {"some to no place, numbers of 32 bits", 50, 32, 100, SOME_OUTSIDE, TN_F32, TN_I32, true, false, ROWS, " owns("},
-    {"few places of many", 999, 33, 120, FEW, TN_F32, TN_I64, false, false, ROWS, " owns("},
-    {"one after the other", 16, 96, 70, TURNS, TN_F32, TN_I64, true, false, ROWS, " owns(7x1)"},
-    {"one update", 40, 64, 1, DRAWN, TN_F32, TN_I64, false, false, ROWS, NULL},
-    {"wide numbers", 60, 40, 100, DRAWN, TN_F64, TN_I64, false, false, ROWS, " owns("},
-    {"rows of two axes", 60, 40, 100, DRAWN, TN_F32, TN_I64, false, true, ROWS, " owns("},
-    {"what is made of others", 60, 34, 100, DRAWN, TN_F32, TN_I64, true, false, SQUARES, " owns("},
-    {"what is made of two others", 60, 34, 100, DRAWN, TN_F32, TN_I64, true, false, QUOTIENTS, " owns("},
-    {"few of two others", 16, 70, 32, SOME_OUTSIDE, TN_F32, TN_I64, false, false, QUOTIENTS, " owns("},
-    {"places that bytes say", 900, 40, 120, TURNS, TN_F32, TN_U8, false, false, ROWS, " owns("},
-    {"single numbers", 60, 1, 100, DRAWN, TN_F32, TN_I64, false, false, ROWS, NULL},
+    {"rows of whole warps", 100, 64, 300, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(49x1)", NULL},
+    {"added to zeros", 70, 32, 90, DRAWN, TN_F32, TN_I64, true, false, ROWS, " owns(35x1)", NULL},
+    {"rows of odd lengths", 37, 45, 200, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(17x1)", NULL},
+    {"short rows", 300, 5, 33, DRAWN, TN_F32, TN_I32, true, false, ROWS, " owns(", NULL},
+    {"all to one place", 64, 33, 150, ONE_PLACE, TN_F32, TN_I64, false, false, ROWS, " owns(", NULL},
+    {"some to no place", 50, 40, 170, SOME_OUTSIDE, TN_F32, TN_I64, false, false, ROWS, " owns(", NULL},
+    {"some to no place, by 32 bits", 50, 32, 100, SOME_OUTSIDE, TN_F32, TN_I32, true, false, ROWS, " owns(", NULL},
+    {"few places of many", 999, 33, 120, FEW, TN_F32, TN_I64, false, false, ROWS, " owns(", NULL},
+    {"one after the other", 16, 96, 70, TURNS, TN_F32, TN_I64, true, false, ROWS, " owns(7x1)", NULL},
+    {"one update", 40, 64, 1, DRAWN, TN_F32, TN_I64, false, false, ROWS, NULL, NULL},
+    {"wide numbers", 60, 40, 100, DRAWN, TN_F64, TN_I64, false, false, ROWS, " owns(", NULL},
+    {"rows of two axes", 60, 40, 100, DRAWN, TN_F32, TN_I64, false, true, ROWS, " owns(", NULL},
+    {"what is made of others", 60, 34, 100, DRAWN, TN_F32, TN_I64, true, false, SQUARES, " owns(", NULL},
+    {"what is made of two others", 60, 34, 100, DRAWN, TN_F32, TN_I64, true, false, QUOTIENTS, " owns(", NULL},
+    {"few of two others", 16, 70, 32, SOME_OUTSIDE, TN_F32, TN_I64, false, false, QUOTIENTS, " owns(", NULL},
+    {"places that bytes say", 900, 40, 120, TURNS, TN_F32, TN_U8, false, false, ROWS, " owns(", NULL},
+    {"single numbers", 60, 1, 100, DRAWN, TN_F32, TN_I64, false, false, ROWS, NULL, NULL},
+};
+/* What places begin with is stored by a launch before. */
+static const program begun[] = {
+    {"begun rows of whole warps", 100, 64, 300, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(49x1)", "begun"},
+    {"begun zeros", 70, 32, 90, DRAWN, TN_F32, TN_I64, true, false, ROWS, " owns(35x1)", "begun"},
+    {"begun rows of odd lengths", 37, 45, 200, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(17x1)", "begun"},
+    {"begun short rows", 300, 5, 33, DRAWN, TN_F32, TN_I32, true, false, ROWS, " owns(", "begun"},
+    {"begun, all to one place", 64, 33, 150, ONE_PLACE, TN_F32, TN_I64, false, false, ROWS, " owns(", "begun"},
+    {"begun, some to no place", 50, 40, 170, SOME_OUTSIDE, TN_F32, TN_I64, false, false, ROWS, " owns(", "begun"},
+    {"begun, one after the other", 16, 96, 7000, TURNS, TN_F32, TN_I64, false, false, ROWS, " owns(7x1)", "begun"},
+    {"begun wide numbers", 60, 40, 100, DRAWN, TN_F64, TN_I64, false, false, ROWS, " owns(", "begun"},
+    {"begun rows of two axes", 60, 40, 100, DRAWN, TN_F32, TN_I64, false, true, ROWS, " owns(", "begun"},
+    {"begun quotients", 60, 34, 100, DRAWN, TN_F32, TN_I64, false, false, QUOTIENTS, " owns(", "begun"},
 };
 /* Where no mode asks for the order, of those that are many enough */
 static const program many[] = {
-    {"many", 130, 512, 260, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(65x2)"},
-    {"few places of long rows", 9, 20000, 40, FEW, TN_F32, TN_I64, false, false, ROWS, " owns("},
+    {"many", 130, 512, 260, DRAWN, TN_F32, TN_I64, false, false, ROWS, " owns(65x2)", NULL},
+    {"few places of long rows", 9, 20000, 40, FEW, TN_F32, TN_I64, false, false, ROWS, " owns(", NULL},
 };
 
 #define ALL(list, opt) \
@@ -141,6 +160,10 @@ static const program many[] = {
 static void rows_are_added(void **s) {
   (void)s;
   ALL(programs, ((tn_options){.device = "ref:sm_90", .mode = TN_MODE_STRICT}));
+}
+static void so_where_places_are_begun(void **s) {
+  (void)s;
+  ALL(begun, ((tn_options){.device = "ref:sm_90", .mode = TN_MODE_STRICT}));
 }
 static void so_on_other_devices(void **s) {
   (void)s;
@@ -163,7 +186,7 @@ static tn_tensor *to_softmax(tn_ctx *c, const void *of) {
   return tn_contiguous(tn_index_add(tn_softmax(t[0], 1), 0, t[2], t[1]));
 }
 static void not_where_a_base_is_reduced(void **s) {
-  static const program p = {"to softmax", 130, 64, 600, TURNS, TN_F32, TN_I64, false, false, ROWS, NULL};
+  static const program p = {"to softmax", 130, 64, 600, TURNS, TN_F32, TN_I64, false, false, ROWS, NULL, NULL};
   size_t bytes = 0;
   (void)s;
   free(explained((tn_options){.device = "ref:sm_90"}, p.name, to_softmax, check_steps, &p, &bytes));
@@ -171,7 +194,8 @@ static void not_where_a_base_is_reduced(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_added), cmocka_unit_test(so_on_other_devices),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_added), cmocka_unit_test(so_where_places_are_begun),
+                                     cmocka_unit_test(so_on_other_devices),
                                      cmocka_unit_test(so_where_they_are_many),
                                      cmocka_unit_test(not_where_a_base_is_reduced)};
   return cmocka_run_group_tests(tests, NULL, NULL);
