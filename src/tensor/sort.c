@@ -849,12 +849,12 @@ static tn_node *sorted_rows(tn_ctx *c, const tn__call *k, tn_node *some) { /* i:
   if (some && tn__sub(c, some, r.of->dim[1])->lo > 0)
     tn__fail(c, TN_ESHAPE, "%s has fewer than %s elements along axis %d", tn__text(c, k->x[0]),
              tn__dims_text(c, &some, 1), (int)r.axis);
-  tn_node *found = some ? first_rows(c, k, &r, some) : NULL;
-  if (found) return found;
   if (r.of->dim[1]->hi <= 1) { /* as it stands */
     tn_node *sorted = k->i[0] == VALUES ? r.of : tn__scalar_to(c, tn__const_num(c, TN_I64, 0), r.of->dim, 2);
     return rows_back(c, &r, some ? tn__first_of(c, sorted, 1, some) : sorted);
   }
+  tn_node *found = some ? first_rows(c, k, &r, some) : NULL;
+  if (found) return found;
   tn_node *integers = k->i[0] == VALUES && !some ? tn__sorted_integers(c, r.of, k->i[2] != 0) : NULL;
   if (integers) return rows_back(c, &r, integers);
   tn_node *at_once = some ? NULL : sorted_at_once(c, r.of, k->i[2] != 0, k->i[0] == VALUES);

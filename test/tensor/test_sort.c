@@ -404,6 +404,27 @@ static void the_first_of_long_rows(void **state) {
     }
 }
 
+/* Of rows of one the first is that one, which nobody looks up. */
+static void rows_of_one_stand(void **state) {
+  (void)state;
+  const float x[] = {3, -0.0f, NAN, 0, 7, -2};
+  float value[6];
+  int64_t place[6];
+  for (int down = 0; down < 2; down++)
+    tn_scope(ctx) {
+      tn_tensor *t = tn_from(ctx, TN_F32, (tn_dim[]){2, 1, 3}, 3, x), *values, *places;
+      CHECK(tn_topk(t, 1, 1, down, &values, &places));
+      char *text = tn_explain_string((tn_tensor *[]){values, places}, 2);
+      assert_non_null(text);
+      if (strstr(text, " gather ")) fail_msg("looked up in\n%s", text);
+      free(text);
+      CHECK(tn_read(values, value, sizeof value));
+      CHECK(tn_read(places, place, sizeof place));
+      assert_memory_equal(value, x, sizeof x);
+      for (int i = 0; i < 6; i++) assert_int_equal(place[i], 0);
+    }
+}
+
 static void gradient_goes_to_those_that_are_chosen(void **state) {
   (void)state;
   enum { N = 900, K = 3 };
@@ -671,6 +692,7 @@ int main(void) {
       cmocka_unit_test(the_greatest_are_chosen),
       cmocka_unit_test(the_first_of_every_dtype),
       cmocka_unit_test(the_first_of_long_rows),
+      cmocka_unit_test(rows_of_one_stand),
       cmocka_unit_test(gradient_goes_to_those_that_are_chosen),
       cmocka_unit_test(sizes_may_be_symbolic),
       cmocka_unit_test(rows_may_be_none),
