@@ -57,6 +57,7 @@ enum {
   PLAIN_REGISTERS = 32, /* of a thread, beside what it keeps, */
   LEAST_REGISTERS = 16, /* or of which some are what it keeps */
   OWNER_REGISTERS = 44, /* or of one that owns places */
+  FEW_LINES = 8,        /* of a row whose last one is a part */
   STEP_BIT = 3, STEP_REST = 10, /* instructions of a count of threads in step: for each bit, and once */
   WIDE_PAIR = 7,        /* instructions for the greater of two f64 */
   PORT = 2,             /* sectors that a unit takes from outside in a cycle */
@@ -295,12 +296,24 @@ static double near_of(const look *l, const reach *r) {
   return fmin(1, l->t->near / (r->of_group * (r->same ? 1 : l->resident)));
 }
 
-/* Is it one of what a group's places begin with, by warps not all of which have a line each? */
+/* Bytes of a row of a group's places, where that is no whole number of the group's columns; else INFINITY */
+static double bytes_of_row(const tn__turns *of, int64_t size) {
+  double bytes = INFINITY;
+  for (uint32_t i = 0; i < of->inside.n; i++) {
+    int64_t width;
+    const tn_node *x = of->inside.v[i];
+    if (x->op == OP_LT && tn__const_int(x->src[1], &width)) bytes = (double)(width * size);
+  }
+  return bytes;
+}
+
+/* Is it one of what a group's places begin with, by warps many of which do not have a whole line each? */
 static bool begins_by_parts(const look *l, int64_t size) {
   bool begins = false;
   if (!l->begins.store) return false;
   for (uint32_t i = 0; i < l->open.n; i++) begins |= l->open.v[i].range == l->p->ins[l->begins.start];
-  return begins && (l->begins.inside.n || TN__LANES * size < SECTORS * l->t->sector);
+  double line = SECTORS * l->t->sector;
+  return begins && (bytes_of_row(&l->begins, size) < FEW_LINES * line || (double)(TN__LANES * size) < line);
 }
 
 static void look_at(look *l, tn_node *n) {

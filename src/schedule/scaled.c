@@ -53,6 +53,7 @@ enum {
   LAUNCHES = 4, /* words are cleared, exponents found, updates added, sums made floats */
   WORD = 2,     /* f32 in a word */
   MOST_SPANS = 16,
+  NARROWED = 3, /* spans, from which on it takes less to read narrow places */
   MOST_GROUP = 64,
   BF16_DIGITS = 8,
   F16_DIGITS = 11,
@@ -190,6 +191,7 @@ static tn_node *within_spans(tn_ctx *c, const tn__scaled *s, tn_node *idx, const
   tn_node *before = tn__op2_num(c, OP_ADD, tn__op2_num(c, OP_MUL, tn__place(c, &all, 0), -1), s->spans - 1);
   tn_node *at = for_spans(c, s, idx), *begin = tn__op2_num(c, OP_MUL, before, (double)length);
   tn_node *end = tn__op2_num(c, OP_ADD, begin, (double)length);
+  begin = tn__cast(c, begin, at->dtype), end = tn__cast(c, end, at->dtype);
   tn_node *is_own = tn__op2(c, OP_AND, tn__op2(c, OP_LE, begin, at), tn__op2(c, OP_LT, at, end));
   return tn__where(c, is_own, at, tn__literal_like(c, at, -1));
 }
@@ -273,19 +275,24 @@ static tn_node *find_greatest(tn_ctx *c, const passes *p, tn_node *places, tn_no
   return tn__scatter_by(c, OP_MAX, none, idx, key);
 }
 
-/* Places for several passes: what is stored for them is as narrow as it may be, and -1 where it is none of them. */
-static tn_node *places_in_memory(tn_ctx *c, const tn_node *places, tn_node *idx) {
-  if (tn__in_memory(c, idx) == idx) return idx;
+/* Places for several passes: what is stored for them is as narrow as it may be, and -1 where it is none of them.  What
+ * stands in memory is read again by each span, in which numbers of 64 bits are compared by several instructions: they
+ * are narrowed for some spans.  Of those the places stay as narrow. */
+static tn_node *places_in_memory(tn_ctx *c, const tn__scaled *s, const tn_node *places, tn_node *idx) {
+  int narrow = tn__narrow(places->hi + MOST_SPANS); /* the last span may end behind the last place */
+  bool is_narrow = tn__size_of(idx->dtype) <= tn__size_of(narrow);
+  if (tn__in_memory(c, idx) == idx && (is_narrow || s->spans < NARROWED)) return idx;
   tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx),
                             tn__op2(c, OP_LT, idx, tn__literal_like(c, idx, (double)places->hi)));
-  tn_node *place = tn__cast(c, tn__where(c, inside, idx, tn__literal_like(c, idx, -1)), tn__narrow(places->hi));
-  return tn__cast(c, tn__op1(c, OP_CONTIG, place), idx->dtype);
+  tn_node *place = tn__cast(c, tn__where(c, inside, idx, tn__literal_like(c, idx, -1)), narrow);
+  place = tn__op1(c, OP_CONTIG, place);
+  return s->spans < NARROWED ? tn__cast(c, place, idx->dtype) : place;
 }
 
 static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
   passes p = {.one = NULL};
   tn__dims line = {.rank = 1, .d = {upd->dim[0]}};
-  if (s->digits || s->spans > 1) idx = places_in_memory(c, places, idx), upd = tn__in_memory(c, upd);
+  if (s->digits || s->spans > 1) idx = places_in_memory(c, s, places, idx), upd = tn__in_memory(c, upd);
   tn_node *exponent = tn__exponent_of(c, upd);
   p.key = tn__where(c, is_finite(c, upd), exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
   if (s->digits) p.one = one_exponent(c, s, upd, p.key);
@@ -296,7 +303,7 @@ static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *i
   if (s->group > 1) {
     p.owners = find_owners(c, s, places, idx);
     idx = in_groups(c, s, p.owners, idx), places = tn__mul(c, line.d[0], tn__int(c, s->group));
-    if (!s->bits) idx = places_in_memory(c, places, idx);
+    if (!s->bits) idx = places_in_memory(c, s, places, idx);
   }
   p.greatest = find_greatest(c, &p, places, idx);
   if (s->spans > 1) idx = within_spans(c, s, idx, places), upd = for_spans(c, s, upd);
