@@ -21,10 +21,18 @@
 enum {
   UP_KERNELS = 1,   /* of a level: that makes it, */
   DOWN_KERNELS = 3, /* and that gather candidates, count those before each, and place them */
-  MOST_BITS = 12,   /* of a place in its block */
+  MOST_BITS = 12,   /* of a place in its block, */
+  APART_BITS = 2,   /* and where its elements lie apart: each is a line of memory of its own, and few are foreseen */
   MOST_LEVELS = 64
 };
 static const double MOST_ELEMENTS = 0x1p62; /* of a level, so that their numbers are counted */
+
+/* What an element takes beside what is asked of it, in multiply-adds: one that is read for its block's least, one that
+ * is counted in its row, and one that is a candidate, which is fetched from where it is in its row before that. */
+typedef struct steps {
+  double read, counted, candidate;
+} steps;
+static const steps STEPS_OF_GROUPS = {TN__PASS_STEPS, TN__PASS_STEPS, TN__PASS_STEPS}, STEPS_OF_VECTORS = {8, 20, 77};
 
 /* Levels above the lowest one, and of how many bits a place in a block is. */
 typedef struct tree {
@@ -33,20 +41,22 @@ typedef struct tree {
 
 static int64_t blocks_of(int64_t n, int bits) { return (n >> bits) + ((n & (((int64_t)1 << bits) - 1)) != 0); }
 
-/* The tree that takes the least work, which is *work. */
+/* The tree that takes the least work, which is *work, where asking an element takes so much. */
 /* a choice: any is right */
-static tree best_tree(const tn__target *t, double rows, int64_t n, int64_t some, int width, double *work) {
-  double launch = tn__sort_launch(t), ask = tn__sort_ask(t) * width / 32, step = TN__PASS_STEPS;
-  double count = (double)n * (double)n;
+static tree best_tree(const tn__target *t, double rows, int64_t n, int64_t some, double ask, double *work) {
+  double launch = tn__sort_launch(t), count = (double)n * (double)n;
+  steps step = t->group ? STEPS_OF_GROUPS : STEPS_OF_VECTORS;
+  int most_bits = t->group ? MOST_BITS : APART_BITS;
   tree best = {0};
-  *work = DOWN_KERNELS * launch + rows * (count * ask + (double)n * step);
-  for (int bits = 1; bits <= MOST_BITS; bits++) {
-    double candidates = ldexp((double)some, bits), down = candidates * candidates * ask + candidates * step, read = 0;
+  *work = DOWN_KERNELS * launch + rows * (count * ask + (double)n * step.counted);
+  for (int bits = 1; bits <= most_bits; bits++) {
+    double candidates = ldexp((double)some, bits), read = 0;
+    double down = candidates * candidates * ask + candidates * step.candidate;
     int64_t length = n;
     for (int levels = 1; (length - 1) >> bits >= some; levels++) {
-      read += (double)length * step;
+      read += (double)length * step.read;
       length = blocks_of(length, bits);
-      double top = (double)length * (double)length * ask + (double)length * step;
+      double top = (double)length * (double)length * ask + (double)length * step.counted;
       double all = launch * (levels * (UP_KERNELS + DOWN_KERNELS) + DOWN_KERNELS) + rows * (read + levels * down + top);
       if (all < *work) *work = all, best = (tree){levels, bits};
     }
@@ -69,6 +79,12 @@ static form form_of(const tn__keys *k, int64_t rows, int64_t padded) {
   return f;
 }
 
+/* a choice: any is right */
+static double ask_of(const tn__target *t, form f) {
+  double words = (double)tn__size_of(f.dtype) / sizeof(uint32_t);
+  return t->group ? tn__sort_ask(t) * words : tn__ask_of_vectors((int)tn__size_of(f.dtype) * 8, f.number_bits > 0);
+}
+
 static uint64_t ones(int bits) { return bits < 64 ? ((uint64_t)1 << bits) - 1 : UINT64_MAX; }
 
 /* keys[R, n] -> the lowest level [R, padded] */
@@ -76,10 +92,7 @@ static tn_node *lowest(tn_ctx *c, const tn__keys *k, form f, int64_t padded) {
   tn_node *zero = tn__int(c, 0), *more = tn__sub(c, tn__int(c, padded), k->of->dim[1]);
   tn_node *last = tn__op2_bits(c, OP_XOR, k->of, ones(k->bits)); /* pads are zeros */
   tn_node *key = tn__op2_bits(c, OP_XOR, tn__pad(c, last, (tn_node *[]){zero, zero, zero, more}), ones(k->bits));
-  if (!f.number_bits) return key;
-  tn__dims shape = tn__dims_of(key);
-  key = tn__op2_bits(c, OP_SHL, tn__cast(c, key, f.dtype), (uint64_t)f.number_bits);
-  return tn__op2(c, OP_OR, key, tn__cast(c, tn__place(c, &shape, 1), f.dtype));
+  return f.number_bits ? tn__with_numbers(c, key, f.number_bits, f.dtype) : key;
 }
 
 /* The level above: of each block the least */
@@ -107,22 +120,23 @@ static tn_node *number_at(tn_ctx *c, form f, tn_node *x, int bits_below, const t
   return bits_below ? tn__op2_bits(c, OP_MOD, x, (uint64_t)level->dim[1]->lo) : x;
 }
 
-/* first[R, some] of the level above -> the numbers of all that are in their blocks: [R, some * block] */
+/* first[R, some] of the level above -> the numbers of all that are in their blocks: [R, some, block] */
 static tn_node *candidates(tn_ctx *c, form f, tn_node *first, int bits, const tn_node *above) {
   tn__dims all = {.rank = 3, .d = {first->dim[0], first->dim[1], tn__int(c, (int64_t)1 << bits)}};
   if (!f.apart) first = tn__op2_bits(c, OP_SHL, first, (uint64_t)bits);
   tn_node *from = tn__expand(c, tn__add_axis(c, first, 2), all.d);
   tn_node *within = tn__cast(c, tn__place(c, &all, 2), first->dtype);
   if (f.apart) within = tn__op2_bits(c, OP_MUL, within, (uint64_t)above->dim[1]->lo);
-  return tn__merge_axes(c, tn__add(c, from, within), 1, 2);
+  return tn__add(c, from, within);
 }
 
-/* level[R, m] at such numbers of each row */
+/* level[R, m] at such numbers of each row: [R, some * block].  It is stored in other loops than those that count it. */
 static tn_node *elements_at(tn_ctx *c, tn_node *level, tn_node *number) {
   tn__dims shape = tn__dims_of(number);
-  tn_node *size = tn__scalar_to(c, tn__dim_value(c, level->dim[1], number->dtype), shape.d, 2);
+  tn_node *size = tn__scalar_to(c, tn__dim_value(c, level->dim[1], number->dtype), shape.d, shape.rank);
   tn_node *row = tn__mul(c, tn__cast(c, tn__place(c, &shape, 0), number->dtype), size);
-  return tn__op1(c, OP_CONTIG, tn__gather(c, tn__merge_axes(c, level, 0, 2), tn__add(c, row, number)));
+  tn_node *of = tn__op1(c, OP_CONTIG, tn__gather(c, tn__merge_axes(c, level, 0, 2), tn__add(c, row, number)));
+  return tn__merge_axes(c, of, 1, 2);
 }
 
 /* By a tree, of some < n */
@@ -139,7 +153,8 @@ static tn_node *first_by(tn_ctx *c, const tn__keys *k, int64_t some, tree by) {
   for (int i = by.levels; i && i--;) {
     number = number_at(c, f, first, (i + 1) * by.bits, level[i + 1]);
     number = candidates(c, f, number, by.bits, level[i + 1]);
-    first = first_of(c, f, elements_at(c, level[i], number), f.number_bits ? NULL : number, count);
+    tn_node *element = elements_at(c, level[i], number);
+    first = first_of(c, f, element, f.number_bits ? NULL : tn__merge_axes(c, number, 1, 2), count);
   }
   return tn__cast(c, number_at(c, f, first, 0, level[0]), TN_I64);
 }
@@ -149,8 +164,7 @@ tn_node *tn__first_places(tn_ctx *c, const tn__keys *k, int64_t some, double mos
   if (some == 1) return tn__merge_axes(c, tn__place_along(c, OP_RMIN, tn__add_axis(c, k->of, 2)), 1, 2);
   const tn__target *t = &tn__device_get(c, k->of->device < 0 ? 0 : k->of->device)->target;
   int64_t n = k->of->dim[1]->lo;
-  int width = (int)tn__size_of(form_of(k, k->of->dim[0]->lo, n).dtype) * 8;
-  tree by = best_tree(t, (double)k->of->dim[0]->lo, n, some, width, &work);
+  tree by = best_tree(t, (double)k->of->dim[0]->lo, n, some, ask_of(t, form_of(k, k->of->dim[0]->lo, n)), &work);
   double whole = ldexp(1, by.levels * by.bits), padded = ceil((double)n / whole) * whole * (double)k->of->dim[0]->lo;
   return work < most_work && padded < MOST_ELEMENTS ? first_by(c, k, some, by) : NULL;
 }

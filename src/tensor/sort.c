@@ -29,7 +29,10 @@ enum {
   FEW_ASKED = 4,          /* of so many a key is worked out again whenever it is asked for */
   CALL = 1 << 11,         /* of a launch on a processor, */
   RUN_CALLS = 5,          /* so many a pass; */
-  COUNT_STEPS = 16,       /* of the count of a digit in a block, */
+  KEY_STEPS = 24,         /* multiply-adds in the time that a key is in one, */
+  TABLE_STEPS = 40,       /* with its number in one word, */
+  BESIDE_STEPS = 100,     /* or with its number beside it, */
+  COUNT_STEPS = 16,       /* and those of the count of a digit in a block, */
   WHOLE_RUN = 1 << 15,    /* which is a row of so many elements, */
   RUN_BLOCK = 1 << 14,    /* or has so many of a longer one, or more, where there would be no more than */
   FEW_RUNS = 4,           /* so many blocks, else as many as a row that is one, */
@@ -125,18 +128,26 @@ static int64_t run_block(double n) {
   return (int64_t)fmax(ceil(n / blocks), 1);
 }
 
+/* a choice: any is right */
+double tn__ask_of_vectors(int bits, bool alone) {
+  static const double of[2][2] = {{1, 0.8}, {4, 1.2}}; /* where they stand in words of 32 bits, or of 64 */
+  return of[bits > WORD_SIZE][alone];
+}
+
 /* The quickest way.  numbered: it is asked which element stands at each place.  *work: what it takes. */
 /* a choice: either is right */
 static way way_to_sort(const tn__target *t, sizes of, int bits, bool numbered, double *work) {
   double ask = tn__sort_ask(t), rows = of.rows, n = of.n;
   double launch = launch_work(t, of.tables);
+  double in_table = !numbered ? KEY_STEPS : bits + log2(rows * n + 1) > 64 ? BESIDE_STEPS : TABLE_STEPS;
+  double asked = of.tables ? tn__ask_of_vectors(bits, bits + log2(n + 1) <= WORD_SIZE) : ask;
   way best = {0};
-  *work = launch + rows * n * n * ask;
+  *work = launch + rows * n * n * asked;
   for (int digit = 4; digit <= (of.tables ? RUN_BITS : 8); digit += of.tables ? 1 : 4) {
     int64_t digits = (int64_t)1 << digit, block = of.tables ? run_block(n) : digits;
     double counts = ceil(n / (double)block) * (double)digits, passes = (bits + digit - 1) / digit;
     double asks = 2 * (double)digits * (t->fetch > 0 ? BYTE_FETCHES * (double)t->fetch : ask);
-    double steps = n * TN__PASS_STEPS + (of.tables ? counts * COUNT_STEPS : n * asks);
+    double steps = of.tables ? n * in_table + counts * COUNT_STEPS : n * (TN__PASS_STEPS + asks);
     double all = passes * ((of.tables ? RUN_CALLS : PASS_LAUNCHES) * launch + rows * steps);
     if (all < *work) *work = all, best = (way){.is = BY_DIGITS, .bits = digit, .runs = of.tables, .block = block};
   }
@@ -245,10 +256,18 @@ tn_node *tn__placed(tn_ctx *c, tn_node *x, tn_node *places) {
   return tn__reshape(c, tn__scatter(c, nothing, places, tn__merge_axes(c, x, 0, 2)), x->dim, 2);
 }
 
+static uint32_t loops_of(const tn_node *x) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < x->rank; i++) n += !tn__is_int_const(x->dim[i], 1);
+  return n;
+}
+
 /* x, on devices without groups computed by a kernel of its own: one that asks for it and stores it by the way, as one
  * whose loops are the same may, would compute it whenever it asks. */
 static tn_node *once_flat(tn_ctx *c, tn_node *x) {
   if (target_of(c, x)->group) return x; /* a choice: either is right */
+  bool stands = x->op == OP_RESHAPE && x->src[0]->op == OP_CONTIG && loops_of(x->src[0]) != loops_of(x);
+  if (stands) return x; /* a choice: no is right */
   tn_node *flat = tn__op1(c, OP_CONTIG, tn__merge_axes(c, x, 0, x->rank));
   return tn__reshape(c, flat, x->dim, x->rank);
 }
@@ -268,10 +287,19 @@ tn_node *tn__places_by_counting(tn_ctx *c, tn_node *key, tn_node *number) {
   return tn__along(c, tn__reduce(c, OP_SUM, i32(c, before), &counted, 1), 1);
 }
 
-/* So, of equal ones the first before the others */
-static tn_node *counted(tn_ctx *c, tn_node *key) {
+tn_node *tn__with_numbers(tn_ctx *c, tn_node *key, int bits, int dtype) {
   tn__dims shape = tn__dims_of(key);
-  return tn__places_by_counting(c, key, i32(c, tn__place(c, &shape, 1)));
+  key = tn__op2_bits(c, OP_SHL, tn__cast(c, key, dtype), (uint64_t)bits);
+  return tn__op2(c, OP_OR, key, tn__cast(c, tn__place(c, &shape, 1), dtype));
+}
+
+/* So, of equal ones the first before the others.  Vectors ask words that hold both, all lanes as wide as the counts. */
+static tn_node *counted(tn_ctx *c, const tn__keys *k) {
+  int bits = tn__bits_below(k->of->dim[1]->hi);
+  if (!target_of(c, k->of)->group && k->bits + bits <= WORD_SIZE) /* a choice: either is right */
+    return tn__places_by_counting(c, tn__with_numbers(c, k->of, bits, TN_U32), NULL);
+  tn__dims shape = tn__dims_of(k->of);
+  return tn__places_by_counting(c, k->of, i32(c, tn__place(c, &shape, 1)));
 }
 
 /* x as it is to stand in memory, for what asks for it: by a group's tables it is counted in a kernel of its own. */
@@ -627,11 +655,9 @@ static tn_node *sorted_by_merges(tn_ctx *c, tn__keys k, tn__merges by, tn_node *
   tn__dims shape = tn__dims_of(key);
   int number_bits = tn__bits_below(m - 1), all = k.bits + number_bits;
   tn__merged x = {.distinct = number && all <= 64};
-  if (x.distinct) {
-    int as = all <= 32 ? TN_U32 : TN_U64;
-    key = tn__op2_bits(c, OP_SHL, tn__cast(c, key, as), (uint64_t)number_bits);
-    key = tn__op2(c, OP_OR, key, tn__cast(c, tn__place(c, &shape, 1), as));
-  } else if (number)
+  if (x.distinct)
+    key = tn__with_numbers(c, key, number_bits, all <= 32 ? TN_U32 : TN_U64);
+  else if (number)
     x.order = tn__cast(c, tn__place(c, &shape, 1), m <= INT32_MAX ? TN_I32 : TN_I64);
   x.key = tn__op1(c, OP_CONTIG, key);
   tn__merge_rows(c, by, &x);
@@ -712,7 +738,7 @@ static tn_node *order_of(tn_ctx *c, tn__keys k) {
   tn__dims shape = tn__dims_of(k.of);
   tn_node *count = tn__mul(c, shape.d[0], shape.d[1]), *order = tn__iota(c, count);
   order = tn__reshape(c, count->hi <= INT32_MAX ? i32(c, order) : order, shape.d, 2);
-  return tn__placed(c, order, tn__places_of(c, counted(c, k.of), TN_I64));
+  return tn__placed(c, order, tn__places_of(c, counted(c, &k), TN_I64));
 }
 
 tn_node *tn__sorted(tn_ctx *c, tn_node *x, bool down, tn_node **sorted) {
@@ -817,7 +843,7 @@ static tn_node *sorted_at_once(tn_ctx *c, tn_node *x, bool down, bool values) {
   }
   if (!target_of(c, x)->group || by.is != BY_COUNTING) return NULL;
   tn__dims shape = tn__dims_of(x);
-  tn_node *sent = values ? x : tn__place(c, &shape, 1), *in_row = counted(c, k.of);
+  tn_node *sent = values ? x : tn__place(c, &shape, 1), *in_row = counted(c, &k);
   int64_t n;
   if (tn__const_int(shape.d[1], &n) && n <= MOST_ASKED) return asked_for(c, sent, in_row, n);
   return tn__placed(c, sent, tn__places_of(c, in_row, TN_I64));

@@ -31,6 +31,9 @@ double tn__sort_work(const tn__target *t, double rows, double n, int bits);
 double tn__sort_launch(const tn__target *t);
 double tn__sort_ask(const tn__target *t);
 enum { TN__PASS_STEPS = 32 };
+/* ... on processors, which ask by vectors, an element of so many bits, where these alone say what comes first, or the
+ * number beside it does, too */
+double tn__ask_of_vectors(int bits, bool alone);
 
 /* Unsigned integers in whose order a row is to be sorted: bit by bit what the order of its elements is.  NaN comes
  * last, behind +inf, and -0 equals 0; downwards all is the other way round, so NaN comes first. */
@@ -43,6 +46,8 @@ typedef struct tn__keys {
 tn__keys tn__keys_of(tn_ctx *c, tn_node *x, bool down);
 /* ... where each element is asked for its key but once: x is not stored for it, and may be of any shape */
 tn__keys tn__keys_in_passing(tn_ctx *c, tn_node *x, bool down);
+/* keys[R, n] -> words of such a dtype: which of its row each is in so many bits, its key above them */
+tn_node *tn__with_numbers(tn_ctx *c, tn_node *key, int bits, int dtype);
 /* keys[R, n] -> i32[R, n]: how many of its row go before each: those whose key is less, or is the same and their number
  * is.  number: NULL, if no two keys of a row are the same. */
 tn_node *tn__places_by_counting(tn_ctx *c, tn_node *key, tn_node *number);
