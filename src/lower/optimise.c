@@ -16,6 +16,7 @@
  *   cut(a,n)        a flat loop becomes two: lines of n elements, which have the lanes
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
+ *   strips(a,n)     n turns of the columns' loop stand inside of all others, which go down them again     (strips.c)
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
  *                   computed along b                            (turn.c)
  *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them  (turn_columns.c)
@@ -241,6 +242,17 @@ static int64_t chunk_of(const tn__lowering *l, const tn__survey *p, const tn_nod
   return tn__variant_by(chunk, l->variant->group);
 }
 
+/* So, and several outputs at a time.  A patch of these has accumulators enough whose additions overlap: each has half
+ * as many lanes, for all of them to stay in registers. */
+static tn_node *reduce_together(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes) {
+  tn__sb note = l->note;
+  int64_t next = l->next_range;
+  l->note = (tn__sb){.arena = l->a};
+  bool patch = lanes > 1 && tn__jams_twice(l, reduce_in_lanes(l, body, x, lanes));
+  l->note = note, l->next_range = next;
+  return tn__jam(l, reduce_in_lanes(l, body, x, patch ? lanes / 2 : lanes));
+}
+
 /* lane: the loop that is known to have the lanes; NULL: to be found */
 static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   tn_ctx *c = l->c;
@@ -265,7 +277,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
-  return tn__share_rows(l, tn__jam(l, reduce_in_lanes(l, body, x, lanes_for(l, &p))));
+  return tn__share_rows(l, reduce_together(l, body, x, lanes_for(l, &p)));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -410,6 +422,6 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   part = tn__keep_rows(l, part);
   part = vectorise_rest(l, columns ? part : vectorise(l, part, lane));
   part = tn__simplify_accesses(l->c, l->a, part); /* what lanes never step over is the same for all of them */
-  part = columns ? tn__once_for_columns(l, tn__jam(l, part)) : tn__share_blocks(l, part);
+  part = columns ? tn__once_for_columns(l, tn__strips(l, tn__jam(l, part))) : tn__share_blocks(l, part);
   return tn__share_behind(l, part);
 }
