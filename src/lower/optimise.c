@@ -255,8 +255,8 @@ static bool is_short_fetched(const tn__survey *p, uint32_t j) {
     return false;
   for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
-    if (!(tn__free_of(&p->r, n) >> j & 1)) continue;
     if (n->dtype == TN_F16 || (n->op == OP_STORE && n->src[2]->dtype == TN_BF16)) return false;
+    if (!(tn__free_of(&p->r, n) >> j & 1)) continue;
     if (tn__is_elementwise(n) && n->dtype != TN__INDEX) work += tn__ops[n->op].cost;
     for (uint32_t k = 0; k < p->r.n && n->op == OP_LOAD; k++)
       fetched |= k != j && tn__stride(&p->r, n->src[1], k) == TN__IRREGULAR;

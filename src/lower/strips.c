@@ -3,11 +3,12 @@
  *   strips(a,n)     n turns of the columns' loop a stand inside of all other loops of outputs: what these turns go down
  *                   stays in a thread's cache for all of them
  *
- * Columns that are reduced have lanes side by side, which go down what they load line by line.  What is the same for all
- * turns of another output's loop, as one operand of a gradient of distances is, is gone down again in each of these.
- * Where all columns follow each other before that loop goes on, each line comes from further away every time, and lies
- * in another page than the one before it.  So the columns' loop is cut: strips of as many columns as a thread's cache
- * holds the lines of, which threads share out with all other loops.  Each element is computed as it would be without. */
+ * Columns that are reduced have lanes side by side, which go down what they load line by line.  What is the same for
+ * all turns of another output's loop, as one operand of a gradient of distances is, is gone down again in each of
+ * these.  Where all columns follow each other before that loop goes on, each line comes from further away every time,
+ * and lies in another page than the one before it.  So the columns' loop is cut: strips of as many columns as a
+ * thread's cache holds the lines of, which threads share out with all other loops.  Each element is computed as it
+ * would be without. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
