@@ -334,6 +334,7 @@ static const program programs[] = {
     {"rows of three bf16, as they are", looked_up, TN_BF16, 2, {203, 3}, {"{upcast", NULL}, NULL},
     {"rows of three f16, looked up", looked_up_wider, TN_F16, 2, {203, 3}, {"{upcast", NULL}, NULL},
     {"rows of five, looked up", looked_up, TN_F32, 2, {203, 5}, {"{upcast", NULL}, NULL},
+    {"rows of a vector, looked up", looked_up, TN_F32, 2, {203, 16}, {"= tn_min_i64(v", "= tn_max_i64(v"}, NULL},
     {"long parts", long_parts, TN_F32, 2, {4201, 5}, {"k2_", NULL}, NULL},
     {"long parts of f16", long_parts, TN_F16, 2, {8201, 5}, {"k2_", NULL}, NULL},
     {"short parts", long_parts, TN_F32, 2, {801, 5}, {NULL, NULL}, "k2_"},
