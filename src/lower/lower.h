@@ -408,6 +408,10 @@ tn_node *tn__fetch(tn__lowering *l, tn_node *body, tn_node **one);
 #define TN__FETCHED 1.4
 /* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
 tn_node *tn__jam(tn__lowering *l, tn_node *part);
+bool tn__jams_twice(tn__lowering *l, tn_node *part); /* ... along two loops of outputs? */
+/* strips.c: what columns go down again for other outputs, by strips that a thread's cache holds; the part itself if
+ * there is no need */
+tn_node *tn__strips(tn__lowering *l, tn_node *part);
 /* short_rows.c: the one of these loops of rows across which lanes take the least time, -1 where they take less along
  * the rows' terms, which are worth vectors from `least` on */
 int tn__across_rows(const tn__lowering *l, const tn__survey *p, uint64_t rows, uint32_t terms, double least);

@@ -16,6 +16,7 @@
  *   cut(a,n)        a flat loop becomes two: lines of n elements, which have the lanes
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
+ *   strips(a,n)     n turns of the columns' loop stand inside of all others, which go down them again     (strips.c)
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
  *                   computed along b                            (turn.c)
  *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them  (turn_columns.c)
@@ -35,7 +36,9 @@ enum {
                            * adding, and columns do not wait for each other */
   MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
   GATHERED = 2,           /* vectors of a sum from which on its terms are sooner gathered than added one by one */
-  LONG_ROW = 64           /* has lanes of its own, whatever lies side by side */
+  LONG_ROW = 64,          /* has lanes of its own, whatever lies side by side */
+  SHORT_ROW = 4,          /* of elements that are fetched one by one, */
+  LITTLE_WORK = 4         /* and have little done to them */
 };
 
 static const double NO_LANES = 1e200; /* of a score: taken where there is nothing else */
@@ -241,6 +244,37 @@ static int64_t chunk_of(const tn__lowering *l, const tn__survey *p, const tn_nod
   return tn__variant_by(chunk, l->variant->group);
 }
 
+/* Is j a row of few elements, fetched from a place that is looked up, of which no more is made than another dtype?
+ * Masked vectors take longer than so many loads and stores, each of which may lie in two of memory's lines.  But those
+ * of f16 and what is stored as bf16 are rounded, or convert, many at a time. */
+/* a choice: either is right */
+static bool is_short_fetched(const tn__survey *p, uint32_t j) {
+  bool fetched = false;
+  double work = 0;
+  if (!(p->outputs >> j & 1) || tn__extent(p->r.range[j]) > SHORT_ROW || !tn__is_const(p->r.range[j]->src[0]))
+    return false;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->dtype == TN_F16 || (n->op == OP_STORE && n->src[2]->dtype == TN_BF16)) return false;
+    if (!(tn__free_of(&p->r, n) >> j & 1)) continue;
+    if (tn__is_elementwise(n) && n->dtype != TN__INDEX) work += tn__ops[n->op].cost;
+    for (uint32_t k = 0; k < p->r.n && n->op == OP_LOAD; k++)
+      fetched |= k != j && tn__stride(&p->r, n->src[1], k) == TN__IRREGULAR;
+  }
+  return fetched && work <= LITTLE_WORK;
+}
+
+/* So, and several outputs at a time.  A patch of these has accumulators enough whose additions overlap: each has half
+ * as many lanes, for all of them to stay in registers. */
+static tn_node *reduce_together(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes) {
+  tn__sb note = l->note;
+  int64_t next = l->next_range;
+  l->note = (tn__sb){.arena = l->a};
+  bool patch = lanes > 1 && tn__jams_twice(l, reduce_in_lanes(l, body, x, lanes));
+  l->note = note, l->next_range = next;
+  return tn__jam(l, reduce_in_lanes(l, body, x, patch ? lanes / 2 : lanes));
+}
+
 /* lane: the loop that is known to have the lanes; NULL: to be found */
 static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   tn_ctx *c = l->c;
@@ -256,6 +290,8 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
     int64_t chunk = chunk_of(l, &p, x);
     double all = tn__volume(&p, p.outputs), turns = all / tn__extent(x);
     bool lines = turns < TN__PARTIALS && tn__extent(x) > (double)chunk; /* a choice: either is right */
+    if (!lane && !lines && is_short_fetched(&p, (uint32_t)tn__range_at(&p.r, x)))
+      return all >= (double)TN__PARTIALS * (double)chunk ? tn__share_out(l, body, x) : body;
     /* a flat loop, or few long ones: chunks for the threads */
     if (lines) tn__sb_printf(&l->note, " chunk(%lld,%lld)", tn__id_of(x), (long long)chunk);
     body = lines ? tn__cut(l, body, x, chunk, AX_LOOP, AX_UPCAST, NULL) : tn__retype(c, body, x, AX_UPCAST);
@@ -265,7 +301,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
-  return tn__share_rows(l, tn__jam(l, reduce_in_lanes(l, body, x, lanes_for(l, &p))));
+  return tn__share_rows(l, reduce_together(l, body, x, lanes_for(l, &p)));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -417,6 +453,6 @@ tn_node *tn__optimise_part(tn__lowering *l, tn_node *part, tn__part *out) {
   part = tn__keep_rows(l, part);
   part = vectorise_rest(l, columns ? part : vectorise(l, part, lane));
   part = tn__simplify_accesses(l->c, l->a, part); /* what lanes never step over is the same for all of them */
-  part = columns ? tn__once_for_columns(l, tn__jam(l, part)) : tn__share_blocks(l, part);
+  part = columns ? tn__once_for_columns(l, tn__strips(l, tn__jam(l, part))) : tn__share_blocks(l, part);
   return tn__share_behind(l, part);
 }

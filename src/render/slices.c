@@ -5,7 +5,7 @@
  *   TYPE a<N> = EXPRESSION;  a<N> = EXPRESSION;   an accumulator
  *   b<N>[v<N>] = EXPRESSION;  if (v<N>) ...;   a store, and one with a gate
  *   for (i64 i<N> = FROM; i<N> < TO; i<N>++) { ... }   from lo to hi the global range; #pragma GCC unroll TURNS before
- *                                                      those of few turns that have reductions in lanes
+ *                                                      those of few turns that have reductions in lanes, or only store
  * and vector loops (lanes.c), whose extent n is the sum of what follows.  Without accumulators
  *   for (i64 i = 0; i < WHOLE; i += V) { ... }      constant n; one vector alone: { const i64 i = 0; ... }
  *   { const i64 i = WHOLE; const boolxV t<N> = tn_first_boolxV(REST); ... }
@@ -48,8 +48,9 @@
 /* ---- loops ---- */
 
 enum {
-  FEW_TURNS = 4,   /* of a loop that is written out, */
-  FEW_STEPS = 1024 /* and what these do: instructions, those of vector loops for each vector */
+  FEW_TURNS = 4,    /* of a loop that is written out, */
+  FEW_STEPS = 1024, /* and what these do: instructions, those of vector loops for each vector, */
+  FEW_STORED = 32   /* or of a turn that stores, without any */
 };
 
 /* What a turn of the loop does, for all vectors, where it is a reduction in a constant number of lanes; else more than
@@ -72,14 +73,27 @@ static int64_t steps_of(const tn__printer *p, uint32_t start) {
   return in_lanes ? steps : FEW_STEPS + 1;
 }
 
+/* Is there nothing in the loop but what it stores, element by element? */
+static bool only_stores(const tn__printer *p, uint32_t start) {
+  bool stores = false;
+  uint32_t i = start + 1;
+  for (; p->part->ins[i]->op != OP_END; i++) {
+    int op = p->part->ins[i]->op;
+    if (op == OP_RANGE || op == OP_ACC || op == OP_SETACC) return false;
+    stores |= op == OP_STORE;
+  }
+  return stores && i - start <= FEW_STORED;
+}
+
 /* Rows of few elements go in lanes across rows, one loop for each thing that is found out of a row.  Turn by turn
  * written out, such a loop begins with what its first turn finds, numbers of turns are constants, and what several of
- * them load is loaded once: compilers see that, but at the level that kernels are compiled at they have to be told. */
+ * them load is loaded once: compilers see that, but at the level that kernels are compiled at they have to be told.
+ * Elements of rows that are too short for lanes are a few instructions each, as many as the loop around them. */
 /* a choice: either is right */
 static bool has_few_turns(const tn__printer *p, uint32_t start, int64_t *turns) {
   const tn_node *r = p->part->ins[start];
   return r->ints[0] != AX_GLOBAL && tn__const_int(r->src[0], turns) && *turns > 1 && *turns <= FEW_TURNS &&
-         *turns * steps_of(p, start) <= FEW_STEPS;
+         (only_stores(p, start) || *turns * steps_of(p, start) <= FEW_STEPS);
 }
 
 static void open_range(tn__printer *p, uint32_t start) {

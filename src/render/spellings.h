@@ -24,10 +24,13 @@
   .wrap = {[TN_I8] = "u32", [TN_I16] = "u32", [TN_I32] = "u32", [TN_I64] = "u64",                                      \
            [TN_U8] = "u32", [TN_U16] = "u32", [TN_U32] = "u32", [TN_U64] = "u64"}
 
-/* neg, eq, ne: of integers; div: of floats */
-#define TN__COMMON_SPELLINGS TN__COMMON_SPELLINGS_BUT("($t)(0 - ($u)$0)", "$0 / $1", "$0 == $1", "$0 != $1")
+/* neg, eq, ne: of integers; div: of floats; least, most: of two places */
+#define TN__COMMON_SPELLINGS                                                                                           \
+  TN__COMMON_SPELLINGS_BUT("($t)(0 - ($u)$0)", "$0 / $1", "$0 == $1", "$0 != $1", SPELL_LEAST, SPELL_MOST)
+#define SPELL_LEAST "$0 < $1 ? $0 : $1"
+#define SPELL_MOST "$0 > $1 ? $0 : $1"
 #define SPELL_EQUAL(ints, others) {others, ints, ints, others, others}
-#define TN__COMMON_SPELLINGS_BUT(neg, div, eq, ne)                                                                     \
+#define TN__COMMON_SPELLINGS_BUT(neg, div, eq, ne, least, most)                                                        \
   .load = {[TN_BOOL] = "$0 != 0", [TN_F16] = "tn_f16_of($0)", [TN_BF16] = "tn_bf16_of($0)"},                           \
   .store = {[TN_F16] = "tn_f16_bits($0)", [TN_BF16] = "tn_bf16_bits($0)"},                                             \
   .round = {[TN_F16] = "tn_f16_round($0)", [TN_BF16] = "tn_bf16_round($0)"},                                           \
@@ -44,8 +47,8 @@
       [OP_AND] = {[SP_BOOL] = "$0 & $1", SPELL_INTS("($t)($0 & $1)"), SPELL_EXACT("&")},                               \
       [OP_OR] = {[SP_BOOL] = "$0 | $1", SPELL_INTS("($t)($0 | $1)"), SPELL_EXACT("|")},                                \
       [OP_XOR] = {[SP_BOOL] = "$0 ^ $1", SPELL_INTS("($t)($0 ^ $1)"), SPELL_EXACT("^")},                               \
-      [OP_MIN] = {[SP_BOOL] = "$0 & $1", SPELL_WHOLE("$0 < $1 ? $0 : $1")},                                            \
-      [OP_MAX] = {[SP_BOOL] = "$0 | $1", SPELL_WHOLE("$0 > $1 ? $0 : $1")},                                            \
+      [OP_MIN] = {[SP_BOOL] = "$0 & $1", SPELL_INTS(SPELL_LEAST), [SP_INDEX] = (least)},                               \
+      [OP_MAX] = {[SP_BOOL] = "$0 | $1", SPELL_INTS(SPELL_MOST), [SP_INDEX] = (most)},                                 \
       [OP_LT] = SPELL_ALL("$0 < $1"),                                                                                  \
       [OP_LE] = SPELL_ALL("$0 <= $1"),                                                                                 \
       [OP_EQ] = SPELL_EQUAL(eq, "$0 == $1"),                                                                           \

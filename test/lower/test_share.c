@@ -202,6 +202,22 @@ static int all_pairs(tn_tensor *x, tn_tensor **out) {
   tn_tensor *far = tn_sub(tn_unsqueeze(row, 1), tn_unsqueeze(x, 0));
   return out[0] = tn_sum(tn_mul(far, far), (int[]){2}, 1, false), 1;
 }
+/* So, summed up over all rows instead of their elements: columns that are gone down again for each of the others */
+static int pairs_of_columns(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *row = tn_contiguous(tn_slice(x, 0, 3, 22, 1));
+  tn_tensor *far = tn_sub(tn_unsqueeze(row, 1), tn_unsqueeze(x, 0));
+  return out[0] = tn_sum(tn_mul(far, far), (int[]){1}, 1, false), 1;
+}
+/* Rows that are looked up, some of which there are not */
+static int looked_up(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *column = tn_reshape(tn_slice(x, 1, 1, 2, 1), (tn_dim[]){tn_size(x, 0)}, 1);
+  return out[0] = tn_take(x, tn_cast(column, TN_I64), 0), 1;
+}
+static int looked_up_wider(tn_tensor *x, tn_tensor **out) {
+  tn_tensor *rows;
+  looked_up(x, &rows);
+  return out[0] = tn_cast(rows, TN_F32), 1;
+}
 /* Long parts, one of them across, each of which is stored by itself */
 static int long_parts(tn_tensor *x, tn_tensor **out) {
   tn_tensor *across = tn_transpose(tn_contiguous(tn_neg(tn_transpose(x, 0, 1))), 0, 1);
@@ -303,6 +319,22 @@ static const program programs[] = {
     {"strips that are held", many_rows, TN_F32, 2, {1031, 33}, {NULL, NULL}, "split("},
     {"all pairs", all_pairs, TN_F32, 2, {400, 129}, {"jam(", NULL}, NULL},
     {"all pairs of few", all_pairs, TN_F32, 2, {40, 129}, {NULL, NULL}, "jam("},
+    {"all pairs of long rows", all_pairs, TN_F32, 2, {23, 2081}, {",16) jam(", ",4) jam("}, NULL},
+    {"all pairs of long rows of f64", all_pairs, TN_F64, 2, {22, 1537}, {",8) jam(", ",4) jam("}, NULL},
+    {"all pairs of long rows of f16", all_pairs, TN_F16, 2, {24, 4111}, {",4) jam(", NULL}, NULL},
+    {"all pairs of shorter rows", all_pairs, TN_F32, 2, {123, 1031}, {",32) jam(", NULL}, ",4) jam("},
+    {"pairs of columns", pairs_of_columns, TN_F32, 2, {71, 2083}, {"jam(", "strips("}, NULL},
+    {"pairs of whole vectors of columns", pairs_of_columns, TN_F64, 2, {66, 1024}, {"jam(", "strips("}, NULL},
+    {"pairs of columns of bytes", pairs_of_columns, TN_U8, 2, {131, 4339}, {"strips(", NULL}, NULL},
+    {"pairs of columns that are held", pairs_of_columns, TN_F32, 2, {41, 2083}, {"jam(", NULL}, "strips("},
+    {"rows of two, looked up", looked_up, TN_F32, 2, {203, 2}, {"#pragma GCC unroll 2", NULL}, "{upcast"},
+    {"rows of three, looked up", looked_up, TN_I64, 2, {90001, 3}, {"#pragma GCC unroll 3", NULL}, "{upcast"},
+    {"rows of four bytes, looked up", looked_up, TN_U8, 2, {203, 4}, {"#pragma GCC unroll 4", NULL}, "{upcast"},
+    {"rows of three bf16, looked up", looked_up_wider, TN_BF16, 2, {203, 3}, {"unroll 3", NULL}, "{upcast"},
+    {"rows of three bf16, as they are", looked_up, TN_BF16, 2, {203, 3}, {"{upcast", NULL}, NULL},
+    {"rows of three f16, looked up", looked_up_wider, TN_F16, 2, {203, 3}, {"{upcast", NULL}, NULL},
+    {"rows of five, looked up", looked_up, TN_F32, 2, {203, 5}, {"{upcast", NULL}, NULL},
+    {"rows of a vector, looked up", looked_up, TN_F32, 2, {203, 16}, {"= tn_min_i64(v", "= tn_max_i64(v"}, NULL},
     {"long parts", long_parts, TN_F32, 2, {4201, 5}, {"k2_", NULL}, NULL},
     {"long parts of f16", long_parts, TN_F16, 2, {8201, 5}, {"k2_", NULL}, NULL},
     {"short parts", long_parts, TN_F32, 2, {801, 5}, {NULL, NULL}, "k2_"},

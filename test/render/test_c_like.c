@@ -88,7 +88,7 @@ static void test_lanes(void **state) {
                       "    const i64 v2 = i0 * 4l;\n"
                       "    const i64 v3 = i0 * (-4l);\n"
                       "    const i64 v4 = s0 + v3;\n"
-                      "    const i64 v5 = v4 < 4l ? v4 : 4l;\n"
+                      "    const i64 v5 = tn_min_i64(v4, 4l);\n"
                       "    if (v5 == 4) {\n"
                       "      {\n"
                       "        const i64 i1 = 0;\n"
