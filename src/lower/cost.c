@@ -71,7 +71,7 @@ static const double STORED_PART = 1.4; /* whole sectors in the time of one of wh
 /* Times as long as otherwise takes what asks for parts of rows' lines, by warps that meet in each turn: f32[41863,352]
  * normalized by groups across 8 rows took 45 to 49 us on an H200, by groups of one row 31 to 33; softmax of
  * bf16[50832,360] and its gradient 51 and 74, by warps 34 and 57.  Rows that begin so, too, by those who own them:
- * f32[500000,100] 176, and 143 by a launch before, of half floats 155 and 121, f16[32768,512] 69 and 53. */
+ * f32[500000,100] 176, and 143 by a launch before, of half floats 155 and 122, f16[32768,512] 69 and 53. */
 static const double LINE_PART = 1.45;
 static const double EXCHANGE = 25, MEETING = 60; /* cycles: values between threads in step, a barrier; */
 static const double BRANCH = 80; /* and until what stands behind a branch has begun, though none takes it (measured) */

@@ -151,8 +151,10 @@ static void sort_conditions(tn__arena *a, tn_node *gate, const tn_node *lanes, t
 }
 
 bool tn__stores_itself(const tn_node *store) {
-  const tn_node *x = store->src[2];
-  return store->op == OP_STORE && x->op == OP_LOAD && x->src[0] == store->src[0] && x->src[1] == store->src[1];
+  if (store->op != OP_STORE) return false;
+  tn_node *x = store->src[2];
+  bool same = x->op == OP_LOAD && x->src[0] == store->src[0] && x->src[1] == store->src[1];
+  return same && tn__gate_of(x) == tn__gate_of(store);
 }
 
 /* Such a loop, of places or of updates, that ends in this op */

@@ -197,7 +197,7 @@ tn__kernel *tn__lower(tn_ctx *c, tn__arena *a, tn_node *body, const tn__target *
     k->part[p].adds = target->adds;
     part[p] = tn__optimise_part(&l, part[p], &k->part[p]);
     shared += shared_by(a, part[p]);
-    l.staged = shared;
+    l.before = shared, l.staged = 0;
   }
   tn__find_memory(a, part, k);
   for (uint32_t p = 0; p < k->nparts; p++) {

@@ -133,10 +133,16 @@ typedef struct tn__lowering {
   tn__sb note;         /* the steps done */
   int64_t next_range;  /* ids of ranges, beyond all that the body ever had */
   int64_t next_local;  /* numbers of LOCALs */
-  double staged;       /* bytes of shared memory that the parts before have, and this one for patches: side by side */
+  double before;       /* bytes of shared memory that the parts before have, which lie beside this one's, */
+  double staged;       /* and those of this one's patches and tiles */
   int threads;         /* of a group, to which the body's loops are given already (group_scan.c); 0: they are not */
   bool owns;           /* ... which owns the places that it adds to (owned.c), and has a unit for itself */
 } tn__lowering;
+/* Bytes of shared memory that a part may still have, beside what the parts before have and threads tell each other */
+static inline double tn__room_left(const tn__lowering *l) {
+  double told = 2 * (double)sizeof(double) * l->target->group;
+  return (double)l->target->shared - told - l->before - l->staged;
+}
 
 /* A new loop */
 tn_node *tn__fresh_range(tn__lowering *l, tn_node *extent, int axis, tn__role role);

@@ -145,10 +145,11 @@ static tn_node *add_to_own(tn__lowering *l, tn_node *body, const owned *o, const
 }
 
 /* What all places begin with stands there before groups begin, by plain loops as they meet the machine best, in a
- * launch of its own.  False: it is no one store then. */
-static bool stand_before(tn__lowering *l, const owned *o, tn_node *store[2]) {
+ * launch of its own. */
+static void stand_before(tn__lowering *l, const owned *o, tn_node *store[2]) {
   tn_node *fill = o->fill, *all = tn__optimise_loops(l, tn__sink(l->c, &fill, 1, "part"));
-  if (l->threads || all->nsrc != 1 || all->src[0]->op != OP_STORE) return false;
+  if (l->threads || all->nsrc != 1 || all->src[0]->op != OP_STORE)
+    tn__fail(l->c, TN_ESTATE, "internal: what places begin with is no store of plain loops");
   tn_node *src[] = {o->param, all->src[0]};
   tn_node *to = tn__node_make(l->c, &(tn__make){.op = OP_AFTER, .src = src, .nsrc = 2});
   tn_node *gate = tn__gate_of(store[0]);
@@ -162,7 +163,6 @@ static bool stand_before(tn__lowering *l, const owned *o, tn_node *store[2]) {
     if (!i) with[2] = itself;
     store[i] = tn__node_with(l->c, store[i], with);
   }
-  return true;
 }
 
 tn_node *tn__own_places(tn__lowering *l, tn_node *body) {
@@ -179,9 +179,9 @@ tn_node *tn__own_places(tn__lowering *l, tn_node *body) {
   share s = share_of(l, &o);
   add = add_to_own(l, add, &o, &s, turn, column);
   if (!add) return body;
-  tn__sb_printf(&l->note, " owns(%lldx%lld)", (long long)s.by.classes, (long long)s.by.blocks);
   tn_node *store[] = {begin(l, &o, &s)->src[0], add->src[0]};
-  if (l->variant->begun && !stand_before(l, &o, store)) return body;
+  if (l->variant->begun) stand_before(l, &o, store);
+  tn__sb_printf(&l->note, " owns(%lldx%lld)", (long long)s.by.classes, (long long)s.by.blocks);
   l->threads = s.by.columns * s.by.abreast;
   l->owns = true;
   return tn__sink(c, store, 2, body->name);

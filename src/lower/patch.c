@@ -358,7 +358,7 @@ static bool find_stage(const patch *p, stage *g) {
     const tn_node *n = p->s.r.order.v[i];
     if (sums_over_both(p, n) && tn__range_at(&p->s.r, n->src[n->nsrc - 1]) == g->k) find_in(p, n->src[0], g);
   }
-  double room = (double)p->l->target->kept - p->l->staged; /* a kernel's parts have theirs side by side */
+  double room = fmin((double)p->l->target->kept - p->l->staged, tn__room_left(p->l));
   for (g->steps = STEPS; g->steps > FEWEST_STEPS && bytes_of(p, g, g->steps) > room / 2;) g->steps /= 2;
   return g->n && bytes_of(p, g, g->steps) <= room;
 }

@@ -164,6 +164,16 @@ bool tn__is_held(const tn__ranges *r, const tn_node *store) {
   return tn__role_of(sum->src[1]) == ROLE_ROW_SUM && reduces_in(r, (uint32_t)tn__range_at(r, sum->src[1]));
 }
 
+/* Bytes of what is held of such a store's columns */
+static double held_bytes(const tn_node *store) {
+  double bytes = (double)tn__size_of(store->src[2]->dtype);
+  uint32_t first;
+  tn__closes(store, &first);
+  for (uint32_t s = first; s < store->nsrc; s++)
+    if (tn__role_of(store->src[s]) != ROLE_BLOCK) bytes *= tn__extent(store->src[s]);
+  return bytes;
+}
+
 tn_node *tn__hold_columns(tn__lowering *l, tn_node *part) {
   tn__ranges r;
   tn__nodes old = {0}, new_ = {0};
@@ -173,13 +183,15 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part) {
   if (row == r.n) return part;
   tn_node *rows = r.range[row], *loop = tn__range(l->c, rows->src[0], AX_LOOP, ROLE_ROW_LOOP, rows->ints[RANGE_ID]);
   held h = {.l = l, .c = l->c};
+  double room = tn__room_left(l);
   for (uint32_t i = 0; i < part->nsrc; i++) {
     tn_node *x = part->src[i];
     if (!tn__is_held(&r, x) || x->src[2]->src[1] != rows) continue;
+    room -= held_bytes(x);
     tn__vec_push(l->a, &old, x);
     tn__vec_push(l->a, &new_, hold(&h, x));
   }
-  if (!old.n) return part;
+  if (!old.n || room < 0) return part; /* a choice: not to hold them is right */
   tn__sb_printf(&l->note, " hold(%lld)", tn__id_of(rows));
   part = tn__substitute(l->c, part, old.v, new_.v, old.n);
   return tn__substitute(l->c, part, &rows, &loop, 1);

@@ -104,8 +104,8 @@ static bool makes_row(const tn__ranges *r, const loop *l, const tn_node *n, uint
   return (tn__free_of(r, n) >> j & 1) && !(others_of(r, n, j) & ~l[j].around) && !(rewritten >> j & 1);
 }
 
-/* Would a group go turn by turn through a loop inside of its row, to keep so short a row anew in each of them?  Its
- * threads had better share out those turns, and each compute what it wants again. */
+/* Would a group go turn by turn through a loop around so short a row, to keep it anew in each of them?  Its threads had
+ * better share out those turns, and each compute what it wants again. */
 /* a choice: either is right */
 static bool is_short_in_turns(const tn__ranges *r, const loop *l, uint32_t j, const tn__target *target) {
   double turns = 1, length = tn__extent(r->range[j]);
@@ -481,11 +481,11 @@ static tn_node *sent_in(const tn__target *target, const tn__ranges *r, const row
 }
 
 /* What each row may take of a thread's cache; of a group's memory, what all may, beside the scratch that there is
- * already, of the parts before, too. */
+ * already. */
 static rooms room_for_rows(tn__lowering *lo, tn_node *body) {
   const tn__target *target = lo->target;
   tn__nodes all = {0};
-  size_t taken = (size_t)lo->staged, narrowest = sizeof(double);
+  size_t taken = 0, narrowest = sizeof(double);
   if (!target->group) return (rooms){target->kept, SIZE_MAX, 1};
   tn__topo(lo->a, &body, 1, &all);
   for (uint32_t i = 0; i < all.n; i++) {
@@ -494,8 +494,9 @@ static rooms room_for_rows(tn__lowering *lo, tn_node *body) {
     if (n->op == OP_LOCAL) taken += in_lines((size_t)n->src[0]->hi * size);
     if (n->op == OP_LOAD && size < narrowest) narrowest = size;
   }
-  size_t left = target->shared > taken ? target->shared - taken : 0, kept = left < target->kept ? left : target->kept;
-  if (lo->variant->alone) kept = left / 8 * 7; /* beside it stands what threads tell each other */
+  double room = tn__room_left(lo) - (double)taken;
+  size_t left = room > 0 ? (size_t)room : 0, kept = left < target->kept ? left : target->kept;
+  if (lo->variant->alone) kept = left;
   return (rooms){kept, left, target->group * (target->access / (int64_t)narrowest)};
 }
 

@@ -81,7 +81,8 @@ static double waste_of(double size, double side) { return ceil(size / side) * si
 static void find_sides(turn *k) {
   const tn__target *t = k->l->target;
   int64_t side = k->l->variant->turn, usual = tn__usual_group(t) < t->group ? tn__usual_group(t) : t->group;
-  while (side > 1 && 2 * (double)(side * side) * k->t.bytes > (double)t->kept - k->l->staged) side /= 2;
+  double room = fmin((double)t->kept - k->l->staged, tn__room_left(k->l));
+  while (side > 1 && 2 * (double)(side * side) * k->t.bytes > room) side /= 2;
   double size[2] = {tn__extent(k->x[FROM]), tn__extent(k->x[TO])};
   for (int i = 0; i < 2; i++) k->side[i] = power_above(size[i], side);
   for (int i = 0; i < 2; i++) k->side[i] = power_above(size[i], side * side / k->side[!i]);

@@ -239,11 +239,12 @@ static void take(walk *w, taken x) {
   *place = w->hand.n;
 }
 
-/* Is it loaded for nothing but to be stored where it stands?  It meets what that store meets. */
+/* Is it loaded for nothing but to be stored where it stands, by who owns places (lower/owned.c)?  It meets what that
+ * store meets. */
 static bool is_kept(const walk *w, const tn_node *load) {
   const tn__part *p = part_of(w);
   bool kept = false;
-  if (load->op != OP_LOAD) return false;
+  if (!p->owns || w->by_hand || load->op != OP_LOAD) return false;
   for (uint32_t i = 0; i < p->n; i++)
     for (uint32_t s = 0; s < p->ins[i]->nsrc; s++) {
       if (p->ins[i]->src[s] != load) continue;

@@ -256,10 +256,11 @@ static bool exchange(text *out, const char *s, size_t at, const char *const (*pa
 static bool fewer_bits(text *out, const char *s, size_t at) {
   EXCHANGE({"tn_count_in_step<8>", "tn_count_in_step<7>"});
 }
-/* Updates are wanted by some of the threads; these are fewer; one place is none of the group's. */
+/* Updates are wanted by some of the threads; these are fewer; one place is none of the group's; or places keep what
+ * they have, in spite of what they are to begin with. */
 static bool unlike_turns(text *out, const char *s, size_t at) {
   EXCHANGE({"return tn_turn<f32, i32>{", "return tn_turn<f32, i32>{t < 31 && "},
-           {"30, 64>(", "30, 32>("}, {"_places<3", "_places<2"});
+           {"512, 64, true>(", "512, 32, true>("}, {"_places<3", "_places<2"}, {", true>(", ", false>("});
 }
 /* What is fetched is another number, or one more. */
 static bool unlike_rows(text *out, const char *s, size_t at) {
