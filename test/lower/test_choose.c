@@ -604,8 +604,8 @@ static void explain_parts(tn_ctx *c, tn_dtype dtype, tn_dim n, bool norm) {
   }
   tn_string_free(explained(c, p, y));
 }
-/* Parts of a kernel keep their rows side by side, each with room for a whole block behind its end, and what they hold of
- * columns: there is room. */
+/* Parts of a kernel keep their rows side by side, each with room for a whole block behind its end, and what they hold
+ * of columns: there is room. */
 static void rows_of_parts(void **state) {
   static const char *const devices[] = {"ref:sm_90", "ref:opencl"};
   static const tn_dim lengths[] = {4312, 4321, 5761, 7681, 8888, 9000, 10241, 12000, 13654, 18205, 24273, 32364, 43152};
