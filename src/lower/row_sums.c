@@ -191,7 +191,8 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part) {
     tn__vec_push(l->a, &old, x);
     tn__vec_push(l->a, &new_, hold(&h, x));
   }
-  if (!old.n || room < 0) return part; /* a choice: not to hold them is right */
+  /* Most parts go on without; one whose rows keep other loops cannot, and is refused (linearise.c). */
+  if (!old.n || room < 0) return part;
   tn__sb_printf(&l->note, " hold(%lld)", tn__id_of(rows));
   part = tn__substitute(l->c, part, old.v, new_.v, old.n);
   return tn__substitute(l->c, part, &rows, &loop, 1);
