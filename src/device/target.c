@@ -225,7 +225,7 @@ enum {
   LINE_GROUPS = 4,  /* of a unit, at least, some of which fetch or store while others add */
   LINE_WARPS = 4,   /* of a group, all of which fetch and store */
   LINES_WHOLE = 8,  /* lines, as whose multiples groups' elements begin where memory gives many at once */
-  ADD_CYCLES = 48,  /* from one addition of a thread in shared memory to the next, which waits for it; */
+  ADD_CYCLES = 64,  /* from one addition of a thread in shared memory to the next, which waits for it; */
   ADD_STEPS = 12,   /* what it issues for that, */
   FETCH_STEPS = 24, /* for a term that is fetched before, */
   STORE_STEPS = 24, /* and for a place, which is cleared, and loaded and stored once */

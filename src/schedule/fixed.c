@@ -18,8 +18,6 @@
 
 enum {
   WORD = 63,         /* bits of a word without its sign */
-  F16_LOWEST = -24,  /* exponent of the least f16, */
-  F16_BITS = 40,     /* and how long the range of f16 is, in bits */
   F32_LOWEST = -149, /* so of f32, and of bf16, which may be kept in f32 */
   F32_BITS = 277,
   F32_DIGITS = 24,        /* of a number: it lies across one border at most, */
@@ -36,8 +34,8 @@ static const double F16_MOST = 65504;
 static bool form_of(int dtype, int64_t updates, tn__fixed *f) {
   int room = WORD - tn__bits_below(updates);
   if (updates < 1 || updates > MOST_UPDATES) return false;
-  if (dtype == TN_F16 && room >= F16_BITS) {
-    *f = (tn__fixed){.digits = 1, .width = F16_BITS, .lowest = F16_LOWEST};
+  if (dtype == TN_F16 && room >= TN__F16_BITS) {
+    *f = (tn__fixed){.digits = 1, .width = TN__F16_BITS, .lowest = TN__F16_LOWEST};
     return true;
   }
   *f = (tn__fixed){.digits = (F32_BITS + room - 1) / room, .width = room, .lowest = F32_LOWEST};
@@ -64,7 +62,7 @@ bool tn__fixed_form(const tn__target *t, const tn_node *n, tn__fixed *f) {
 double tn__fixed_work(const tn__target *t, const tn__fixed *f, double places, double updates) {
   double move = t->balance > 0 ? (double)t->balance : 1, words = f->digits + 1, adds = f->digits > 1 ? 4. / 3 : 1;
   double update = 3 + adds * tn__somewhere(t, 2 * places, true);
-  return FIXED_LAUNCHES * tn__target_launch_guess(t) + move * (4 * words * places + update * updates);
+  return FIXED_LAUNCHES * TN__CHAINED * tn__target_launch_guess(t) + move * (4 * words * places + update * updates);
 }
 
 static tn_node *power_like(tn_ctx *c, tn_node *x, int exponent) {

@@ -23,12 +23,12 @@ typedef struct tn__scaled {
   int bits;      /* of the number of an update, where words are updates' own; 0: words are places' */
   int digits;    /* bits of an update: one unit is taken for all places if that loses none of them; 0: never */
   int spans;     /* of places: words of one after the other are added to; at most 1: of all at once */
-  int group;     /* places side by side that share an entry, and words, unless updates have these; at most 1: none do */
+  int group;     /* places side by side that share an entry, where sums are added to the base; at most 1: none do */
   bool is_added; /* sums are added to the base where those are whose words they are in, else places look for them */
+  bool is_exact; /* units are those of f16, and nothing is found to be greatest */
 } tn__scaled;
-/* The form that takes least; base: what it takes to copy the base, so that something may be added to it; in_order:
- * neighbours in memory are places side by side */
-bool tn__scaled_form(const tn__target *t, const tn_node *scatter, double base, bool in_order, tn__scaled *s);
+/* The form that takes least; base: what it takes to copy the base, so that something may be added to it */
+bool tn__scaled_form(const tn__target *t, const tn_node *scatter, double base, tn__scaled *s);
 double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates);
 /* idx[n] of i64, upd[n] of f32 -> [places] of f32 */
 tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd);
@@ -36,6 +36,15 @@ tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_nod
  * below 0: none */
 tn_node *tn__scaled_at_updates(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd,
                                tn_node **place);
+
+/* Of f16 (exact.c): 2^-24 is the unit of all of them, and they are so many bits long in it.  What updates count, f32
+ * of whole numbers; where those that are not finite go: bits of each place in words of so many places, and those bits,
+ * [places]; and sums[k], of i64, with such bits of each, as f32 */
+enum { TN__F16_LOWEST = -24, TN__F16_BITS = 40, TN__OTHERS_WORD = 16 };
+tn_node *tn__exact_units(tn_ctx *c, tn_node *upd);
+tn_node *tn__exact_others(tn_ctx *c, const tn_node *places, tn_node *idx, tn_node *upd);
+tn_node *tn__exact_others_of(tn_ctx *c, tn_node *others, tn_node *places);
+tn_node *tn__exact_floats(tn_ctx *c, tn_node *sums, tn_node *others);
 
 /* By rank (ranked.c): how many places that some update goes to come before each of them.  Sums by rank are no more than
  * there are updates; tn__ranks_work is what all else takes. */
@@ -46,6 +55,8 @@ tn_node *tn__ranks_of(tn_ctx *c, const tn_node *places, tn_node *idx);
 tn_node *tn__ranks_at(tn_ctx *c, tn_node *ranks, tn_node *idx);
 tn_node *tn__ranks_of_places(tn_ctx *c, tn_node *ranks, tn_node *places);
 
+/* A kernel of these chains takes so much of a launch: it begins while the one before it ends, and some need not wait */
+#define TN__CHAINED 0.7
 /* What somewhere in so many f32 takes, in f32 moved: what is added, or read (scaled.c) */
 double tn__somewhere(const tn__target *t, double size, bool is_added);
 

@@ -135,6 +135,10 @@ bool tn__is_over_number(const tn_node *n);
 bool tn__is_covered(const tn__target *t, const tn_node *n);
 /* x added to it; x itself, whose NaN keep their bits, where it changes none */
 tn_node *tn__added_to_number(tn_ctx *c, const tn_node *n, tn_node *x);
+/* Will what is computed of this scatter of the graph be computed of its base, and once more where updates go, if these
+ * go to places of their own (touched.c)? */
+bool tn__is_computed_of_few(tn_ctx *c, const tn__target *t, const tn__nodes *all, tn_node *n);
+
 /* Is it a scatter into x[outer, places, inner], flat, of updates [outer, updates, inner], each of which goes to a place
  * of its own line?  Then which one: a number outside of the line is none (lines.c). */
 typedef struct tn__lines {

@@ -23,7 +23,7 @@ enum {
 double tn__ranks_work(const tn__target *t, double places, double updates) {
   double words = places / BITS, set = tn__somewhere(t, words, true), looked = tn__somewhere(t, 2 * words, false);
   double moved = 7 * words + (RANK_MOVES + set + looked) * updates;
-  return RANK_LAUNCHES * tn__target_launch_guess(t) + tn__move_work(t) * moved + RANK_STEPS * places;
+  return RANK_LAUNCHES * TN__CHAINED * tn__target_launch_guess(t) + tn__move_work(t) * moved + RANK_STEPS * places;
 }
 
 /* x & bits, of whole numbers */

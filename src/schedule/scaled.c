@@ -20,6 +20,9 @@
  * places have that unit, sums are exact, and nothing is found for each place: the kernel that would do so finds that
  * out, and ends.
  *
+ * Numbers of f16 need not even be read for that: they are multiples of 2^-24 below 2^16, so that up to some millions of
+ * them are summed up in those units.  Which places infinities go to, two bits of each say.
+ *
  * Words of many places are in no cache, where each addition takes several times as long.  Then places are gone through
  * in spans: updates are read once for each span, and those of its places are added, whose words stay in the cache
  * meanwhile.  Nothing has to wait for that, since whole numbers may be added in any order, but blocks have to begin one
@@ -35,10 +38,7 @@
  * one of those that do: that update has room for as many exponents as a group has places.  So 4 bytes are cleared for
  * each group, and for each place that updates have room for: of p places and n updates, with groups of g, p / g + g n,
  * which is least where g is the root of p / n.
- *
- * Short floats of few updates have both: entries of groups, and one exponent for all.  No update
- * is known to be the greatest at a place then, so that none owns a word: each has words for as many places as a group
- * has, and places of a group look for theirs side by side. */
+ */
 #include "rewrite/rewrite.h"
 #include "schedule/fixed.h"
 #include "schedule/ordered.h"
@@ -58,21 +58,23 @@ enum {
   BF16_DIGITS = 8,
   F16_DIGITS = 11,
   ONE_LAUNCHES = 2,  /* in which one exponent is found for all, */
-  GROUP_LAUNCHES = 2 /* and who owns a group, and where updates are in it */
+  GROUP_LAUNCHES = 2, /* and who owns a group, and where updates are in it */
+  EXACT_LAUNCHES = 1  /* bits are cleared and set, in place of exponents found; and updates may be stored for it */
 };
 
-/* In sectors: some of what takes so many in the cache that units share, some of what does in memory (measured:
- * additions to 66 MB, of which a cache has 50, at 20 G/s; greatest ones of 168 MB, and additions to 171, at 12) */
+/* In sectors.  The larger memory is, the more of what is somewhere in it is in no cache: half of it where it is as large
+ * as the one that units share.  (An H200, whose cache has 50 MB, adds to 16 MB at 90 G/s, to 48 MB at 45, to 66 at 20
+ * and to 171 at 12.) */
 /* a choice: any is right */
 double tn__somewhere(const tn__target *t, double size, bool is_added) {
-  double near = is_added ? 1.5 : 0.75, far = is_added ? 15 : 8;
-  double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1, bytes = size * sizeof(float);
-  double part = t->far > 0 && bytes > 0 ? fmin(1, (double)t->far / bytes) : 1;
-  return sector * (part * near + (1 - part) * far);
+  double near = is_added ? 1 : 0.75, far = is_added ? 10 : 2;
+  double sector = t->sector > 0 ? (double)t->sector / sizeof(float) : 1;
+  double times = t->far > 0 ? pow(size * sizeof(float) / (double)t->far, 1.5) : 0, part = times / (1 + times);
+  return sector * ((1 - part) * near + part * far);
 }
 
 /* In multiply-adds: each pass reads an update and its place, the second one the exponent there, too.  Where one
- * exponent is to be for all, it is taken to be so: the first pass does nothing, but updates are read before.  On an
+ * exponent is to be for all, it is taken to be so: the first pass does nothing, but updates are read before for it.  On an
  * H200 cached words are added to at 100 million in a millisecond (10 ps each; f32[524288] from 1789900 took 41 us). */
 /* a choice: any is right */
 double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates) {
@@ -83,13 +85,15 @@ double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, 
   if (grouped) places = s->group * updates; /* that have exponents */
   double of_word = WORD * (s->bits ? updates : places);
   double own = read + tn__somewhere(t, places, true) + tn__somewhere(t, places / spans, false);
-  double pass = (s->digits ? 1 : own) + spans * read + tn__somewhere(t, of_word / spans, true);
-  double words = 2 * (of_word + places + entries); /* cleared, and read */
-  if (s->bits || grouped) pass += tn__somewhere(t, of_word, false);
+  double pass = (s->is_exact || s->digits ? 2 : own) + spans * read + tn__somewhere(t, of_word / spans, true);
+  double words = 2 * (of_word + entries + (s->is_exact ? places / TN__OTHERS_WORD : places)); /* cleared, and read */
+  if (s->bits) pass += tn__somewhere(t, of_word, false);
   if (grouped) pass += read + tn__somewhere(t, entries, true) + 2 * tn__somewhere(t, entries, false);
-  if (s->is_added) words -= places + entries, pass += tn__somewhere(t, all, true);
+  if (s->is_added) /* the base, and mostly another operand, is read there */
+    words -= places + entries, pass += tn__somewhere(t, all, true) + 2 * tn__somewhere(t, all, false);
   int launches = LAUNCHES + (s->digits ? ONE_LAUNCHES : 0) + (grouped ? GROUP_LAUNCHES : 0);
-  return launches * tn__target_launch_guess(t) + move * (words + pass * updates);
+  if (s->is_exact) launches += EXACT_LAUNCHES;
+  return launches * TN__CHAINED * tn__target_launch_guess(t) + move * (words + pass * updates);
 }
 
 /* As many spans as it takes for the words of one to stay in the cache that units share, in half of it, since updates
@@ -108,18 +112,24 @@ static int group_of(double places, double updates) {
   return group;
 }
 
+/* What updates were before they were moved, or widened to be added up */
+static const tn_node *given(const tn_node *upd) {
+  while (tn__ops[upd->op].group == G_MOVE || (upd->op == OP_CAST && upd->dtype == TN_F32)) upd = upd->src[0];
+  return upd;
+}
+
 /* Bits of a short float, which are so few that a unit mostly holds those of all updates; 0: it is none, or one that
  * kernels may keep as what it is made of (lower/widen.c), or there may be no updates, of which nothing is greatest */
 static int digits_of(const tn_node *upd) {
   for (uint32_t i = 0; i < upd->rank; i++)
     if (upd->dim[i]->lo < 1) return 0;
-  while (tn__ops[upd->op].group == G_MOVE || (upd->op == OP_CAST && upd->dtype == TN_F32)) upd = upd->src[0];
+  upd = given(upd);
   if (upd->op == OP_CAST) return 0;
   return upd->dtype == TN_BF16 ? BF16_DIGITS : upd->dtype == TN_F16 ? F16_DIGITS : 0;
 }
 
 /* a choice: any that is right */
-bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, bool in_order, tn__scaled *s) {
+bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, tn__scaled *s) {
   const size_t words = sizeof(int32_t) | sizeof(int64_t);
   const tn_node *upd = n->src[2];
   int64_t places, updates = 1;
@@ -130,16 +140,16 @@ bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, bool in
   bool is_short = upd->dtype == TN_F16 || upd->dtype == TN_BF16 || upd->dtype == TN_F32;
   if (!is_short || n->dtype == TN_F64 || updates < 1 || bits > KEY_BITS || SUM_BITS - bits < LEAST_ROOM) return false;
   const int room = SUM_BITS - bits, spans = spans_of(t, (double)places), digits = digits_of(upd);
+  const bool is_exact = given(upd)->op != OP_CAST && given(upd)->dtype == TN_F16 && SUM_BITS + 1 - bits >= TN__F16_BITS;
   const int group = upd->dim[0]->lo > 0 ? group_of((double)places, (double)updates) : 1;
-  const tn__scaled forms[] = {{room, 0, 0, 1, 1, false},       {room, 0, 0, spans, 1, false},
-                              {room, 0, digits, 1, 1, false},  {room, 0, digits, spans, 1, false},
-                              {room, bits, 0, 1, 1, false},    {room, bits, 0, 1, 1, true},
-                              {room, bits, 0, 1, group, true}, {room, 0, digits, 1, group, false}};
+  const tn__scaled forms[] = {{room, 0, 0, 1, 1, false, false},       {room, 0, 0, spans, 1, false, false},
+                              {room, 0, digits, 1, 1, false, false},  {room, 0, digits, spans, 1, false, false},
+                              {room, bits, 0, 1, 1, false, false},    {room, bits, 0, 1, 1, true, false},
+                              {room, bits, 0, 1, group, true, false}, {room, 0, 0, 1, 1, false, is_exact},
+                              {room, 0, 0, spans, 1, false, is_exact}};
   double least = INFINITY;
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     double work = tn__scaled_work(t, &forms[i], (double)places, (double)updates) + (forms[i].is_added ? base : 0);
-    /* places look group by group, which if they lie otherwise is a sector for each; not weighed for longer floats */
-    if (forms[i].group > 1 && !forms[i].bits && (!in_order || !digits)) continue;
     if (work >= least || (forms[i].bits && bits + EXPONENT_BITS > KEY_BITS)) continue;
     *s = forms[i], least = work;
   }
@@ -254,7 +264,6 @@ static tn_node *in_groups(tn_ctx *c, const tn__scaled *s, tn_node *owners, tn_no
 typedef struct passes {
   tn_node *greatest, *key, *own; /* [places]; [n]: each update's, and that of its place */
   tn_node *words, *one;          /* one: what all places have; NULL: each its own */
-  tn_node *owners;               /* of groups; NULL: there are none */
 } passes;
 
 /* What was found to be greatest at these of all places, or of those that updates have room for */
@@ -301,9 +310,8 @@ static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *i
     p.key = tn__op2(c, OP_OR, p.key, tn__cast(c, tn__place(c, &line, 0), TN_I32));
   }
   if (s->group > 1) {
-    p.owners = find_owners(c, s, places, idx);
-    idx = in_groups(c, s, p.owners, idx), places = tn__mul(c, line.d[0], tn__int(c, s->group));
-    if (!s->bits) idx = places_in_memory(c, s, places, idx);
+    idx = in_groups(c, s, find_owners(c, s, places, idx), idx);
+    places = tn__mul(c, line.d[0], tn__int(c, s->group));
   }
   p.greatest = find_greatest(c, &p, places, idx);
   if (s->spans > 1) idx = within_spans(c, s, idx, places), upd = for_spans(c, s, upd);
@@ -321,13 +329,22 @@ static tn_node *as_floats(tn_ctx *c, const tn__scaled *s, tn_node *words, tn_nod
   return tn__with_counts(c, is_none(c, exponent), words, times_power(c, tn__cast(c, words, TN_F32), by));
 }
 
+/* ... of f16, whose units are known */
+static tn_node *exact_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
+  idx = places_in_memory(c, s, places, idx), upd = tn__in_memory(c, upd);
+  tn_node *others = tn__exact_others(c, places, idx, upd);
+  if (s->spans > 1) idx = within_spans(c, s, idx, places), upd = for_spans(c, s, upd);
+  tn_node *words = tn__scalar_to(c, tn__const_bits(c, TN_I64, 0), &places, 1);
+  words = tn__scatter(c, words, idx, tn__exact_units(c, upd));
+  return tn__exact_floats(c, words, tn__exact_others_of(c, others, places));
+}
+
 tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd) {
+  if (s->is_exact) return exact_sums(c, s, places, idx, upd);
   passes p = add_up(c, s, places, idx, upd);
   tn__dims line = {.rank = 1, .d = {places}};
-  tn_node *at = tn__place(c, &line, 0), *words = p.words;
-  if (p.owners) at = in_groups(c, s, p.owners, at);
-  tn_node *keys = p.one || p.owners ? greatest_at(c, &p, at) : p.greatest;
-  if (s->bits || p.owners) words = tn__gather(c, words, s->bits ? update_in(c, s, keys) : at);
+  tn_node *keys = p.one ? greatest_at(c, &p, tn__place(c, &line, 0)) : p.greatest;
+  tn_node *words = s->bits ? tn__gather(c, p.words, update_in(c, s, keys)) : p.words;
   return as_floats(c, s, words, keys);
 }
 

@@ -516,12 +516,12 @@ static tn_node *of_numbers(tn_ctx *c, tn_node *n) {
   return tn__scatter(c, tn__reshape(c, n->src[0], &count, 1), idx, upd);
 }
 
-/* looked: what it takes that places look for their sums, in_order: as they lie; added: that sums are added in memory */
+/* looked: what it takes that places look for their sums; added: that sums are added in memory */
 /* a choice: any is right */
-static whole as_whole(const tn__target *t, tn_node *numbers, double looked, double added, bool in_order) {
+static whole as_whole(const tn__target *t, tn_node *numbers, double looked, double added) {
   whole w = {.numbers = numbers, .work = INFINITY};
   double places = most(numbers->dim[0]), updates = most_of(numbers->src[2]);
-  if (tn__scaled_form(t, numbers, added - looked, in_order, &w.scaled))
+  if (tn__scaled_form(t, numbers, added - looked, &w.scaled))
     w.work = tn__scaled_work(t, &w.scaled, places, updates) + (w.scaled.is_added ? added : looked);
   bool is_fixed = tn__fixed_form(t, numbers, &w.fixed);
   double digits = is_fixed ? tn__fixed_work(t, &w.fixed, places, updates) + looked : INFINITY;
@@ -535,11 +535,11 @@ static whole as_whole(const tn__target *t, tn_node *numbers, double looked, doub
 static whole as_least_whole(tn_ctx *c, const tn__target *t, tn_node *numbers, double looked, double added,
                             bool in_order) {
   if (!numbers || numbers->dim[0]->hi <= FEW_PLACES) return (whole){.work = INFINITY};
-  whole w = as_whole(t, numbers, looked, added, in_order);
+  whole w = as_whole(t, numbers, looked, added);
   tn_node *places = numbers->dim[0], *count = tn__numel(c, numbers->src[1]);
   if (!in_order || !tn__is_const(count) || count->hi >= places->hi) return w;
   tn_node *none = tn__scalar_to(c, tn__const_bits(c, numbers->dtype, 0), &count, 1);
-  whole ranked = as_whole(t, tn__scatter(c, none, numbers->src[1], numbers->src[2]), looked, INFINITY, in_order);
+  whole ranked = as_whole(t, tn__scatter(c, none, numbers->src[1], numbers->src[2]), looked, INFINITY);
   ranked.work += tn__ranks_work(t, most(places), most(count));
   if (ranked.work >= w.work) return w;
   ranked.numbers = numbers, ranked.is_ranked = true;
@@ -589,6 +589,15 @@ static double finding_work(const tn__target *t, double places, double updates, d
   return asked + FIND_WAITS * places * log2(updates + 1);
 }
 
+/* What it takes to add sums to a base in memory, or to what is made of it and another operand, sector by sector, if
+ * those side by side are not in the same ones */
+/* a choice: any is right */
+static double adding_there(const tn__target *t, double all, double updates, double bytes, bool reads) {
+  if (t->sector < 1 || bytes >= (double)t->sector) return 0;
+  double apart = fmin(1, all * bytes / fmax(1, updates * (double)t->sector));
+  return tn__move_work(t) * updates * apart * (reads ? 4 : 2) * tn__somewhere(t, all * bytes / sizeof(float), false);
+}
+
 /* What the ways take, in multiply-adds of the whole device, the scatter's result being of that dtype */
 typedef struct ways {
   double asked, others, sorted; /* places ask all updates, or updates each other, or they are put in order */
@@ -636,9 +645,10 @@ static ways weigh(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_nod
   /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
   w.again = width > 1 && reads ? 2 * looked : 0;
   w.at_places = fmin(w.asked, found);
-  w.by_updates = fewer ? fmin(w.sorted, w.others) + w.added : INFINITY;
-  w.numbers =
-      as_least_whole(c, t, of_numbers(c, n), looked, w.added + (reads ? 2 * looked : 0), !is_turned(graph, n));
+  double there = adding_there(t, all, updates, width * (double)tn__size_of(dtype), reads);
+  w.by_updates = fewer ? fmin(w.sorted, w.others) + w.added + there : INFINITY;
+  double copied = reads && !tn__is_computed_of_few(c, t, graph, n) ? 2 * looked : 0;
+  w.numbers = as_least_whole(c, t, of_numbers(c, n), looked, w.added + copied, !is_turned(graph, n));
   if (w.of_lines) w.numbers.work += FLAT_MOVES * tn__move_work(t) * updates;
   /* what is added to places of memory is copied there first, and left there for what is made of it */
   w.through = 4 * looked;

@@ -277,7 +277,7 @@ static void test_asked_at_once(void **s) {
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
   assert_non_null(c);
   for (int along = 0; along < 2; along++) tn_scope(c) {
-      tn_dim places = 3449450, n = 2048;
+      tn_dim places = 3449450, n = 1024;
       tn_program *p = tn_program_begin(c);
       tn_tensor *base = tn_program_input(p, "base", TN_F32, &places, 1), *to = tn_program_input(p, "to", TN_I64, &n, 1),
                 *upd = tn_program_input(p, "upd", TN_F32, &n, 1);
