@@ -62,8 +62,8 @@ enum {
   EXACT_LAUNCHES = 1  /* bits are cleared and set, in place of exponents found; and updates may be stored for it */
 };
 
-/* In sectors.  The larger memory is, the more of what is somewhere in it is in no cache: half of it where it is as large
- * as the one that units share.  (An H200, whose cache has 50 MB, adds to 16 MB at 90 G/s, to 48 MB at 45, to 66 at 20
+/* In sectors.  The larger memory is, the more of what is somewhere in it is in no cache: half of it where it is as
+ * large as the one that units share.  (An H200, whose cache has 50 MB, adds to 16 MB at 90 G/s, to 48 MB at 45, to 66 at 20
  * and to 171 at 12.) */
 /* a choice: any is right */
 double tn__somewhere(const tn__target *t, double size, bool is_added) {
@@ -74,8 +74,9 @@ double tn__somewhere(const tn__target *t, double size, bool is_added) {
 }
 
 /* In multiply-adds: each pass reads an update and its place, the second one the exponent there, too.  Where one
- * exponent is to be for all, it is taken to be so: the first pass does nothing, but updates are read before for it.  On an
- * H200 cached words are added to at 100 million in a millisecond (10 ps each; f32[524288] from 1789900 took 41 us). */
+ * exponent is to be for all, it is taken to be so: the first pass does nothing, but what finds it reads updates, too.
+ * On an H200 cached words are added to at 100 million in a millisecond (10 ps each; f32[524288] from 1789900 took
+ * 41 us). */
 /* a choice: any is right */
 double tn__scaled_work(const tn__target *t, const tn__scaled *s, double places, double updates) {
   double move = t->balance > 0 ? (double)t->balance : 1, read = 3;

@@ -414,7 +414,8 @@ static void test_narrow_places(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_rows), cmocka_unit_test(test_rows_of_f16),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_rows),
+                                     cmocka_unit_test(test_rows_of_f16),
                                      cmocka_unit_test(test_borders), cmocka_unit_test(test_choice),
                                      cmocka_unit_test(test_turned), cmocka_unit_test(test_narrow_places)};
   return cmocka_run_group_tests(tests, NULL, NULL);
