@@ -63,8 +63,8 @@ enum {
 };
 
 /* In sectors.  The larger memory is, the more of what is somewhere in it is in no cache: half of it where it is as
- * large as the one that units share.  (An H200, whose cache has 50 MB, adds to 16 MB at 90 G/s, to 48 MB at 45, to 66 at 20
- * and to 171 at 12.) */
+ * large as the one that units share.  (An H200, whose cache has 50 MB, adds to 16 MB at 90 G/s, to 48 MB at 45, to 66
+ * at 20 and to 171 at 12.) */
 /* a choice: any is right */
 double tn__somewhere(const tn__target *t, double size, bool is_added) {
   double near = is_added ? 1 : 0.75, far = is_added ? 10 : 2;
