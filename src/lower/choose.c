@@ -7,9 +7,10 @@ enum { MOST = 64, SHOWN = 6 };
  * about what a compiler makes of short loops */
 static const double WORTH = 3;
 static const double SURE = 0.8; /* of the usual one's time: predictions are no better than that */
-/* Times that are alike.  Then groups of more threads are taken: what threads wait for is what predictions know least
- * of (sums of 216 rows of 524288 bf16 in two orders on an H200: groups of 512 and 1024 threads, 750 and 570 us). */
-static const double ALIKE = 1.01;
+/* Times that are alike, of some launches.  Then groups of more threads are taken: what threads wait for is what
+ * predictions know least of (sums of 216 rows of 524288 bf16 in two orders on an H200: groups of 512 and 1024 threads,
+ * 750 and 570 us). */
+static const double ALIKE = 1.01, LONG = 8;
 
 typedef struct ranked {
   const tn__variant *variant;
@@ -42,8 +43,9 @@ static int threads_of(const tn__variant *v) { return v->team * (v->together > 1 
 
 /* The first of those ranked, or one that is as good and has more threads */
 /* a choice: any is right */
-static const ranked *best_of(const ranked *all, uint32_t n) {
+static const ranked *best_of(const tn__target *t, const ranked *all, uint32_t n) {
   const ranked *best = all;
+  if (all->time < LONG * (double)t->launch) return all;
   for (uint32_t i = 1; i < n && all[i].time <= ALIKE * all->time; i++)
     if (threads_of(all[i].variant) > threads_of(best->variant)) best = &all[i];
   return best;
@@ -76,5 +78,5 @@ const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const t
   double as_usual = INFINITY;
   for (uint32_t i = 0; i < n; i++)
     if (all[i].variant == usual) as_usual = all[i].time;
-  return n && all[0].time < SURE * as_usual ? best_of(all, n)->variant : usual;
+  return n && all[0].time < SURE * as_usual ? best_of(target, all, n)->variant : usual;
 }
