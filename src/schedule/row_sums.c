@@ -218,6 +218,7 @@ static double bytes_of_sums(tn__fuse *f, const tn__remake *p) {
 
 /* Is anything reduced for each row?  The sums over the rows then stand beside that in one loop, for which they are kept
  * in a group's memory; of others each goes through the rows by itself. */
+/* a choice: yes is right */
 static bool reduces_rows(tn__fuse *f, const tn__remake *p) {
   for (uint32_t i = 0; i < p->seen.n; i++) {
     const tn_node *n = f->order.v[p->seen.v[i]];
