@@ -82,6 +82,11 @@ enum { TN__JOINT_LAUNCHES = 8 };
 /* Threads of a group, as a rule: a unit has room for several, some of which compute while others wait */
 static inline int tn__usual_group(const tn__target *t) { return t->unit_threads > 8 ? t->unit_threads / 8 : 1; }
 
+/* Bytes of shared memory that a group's work may plan with: beside it stands what threads tell each other */
+static inline double tn__target_room(const tn__target *t) {
+  return (double)t->shared - 2 * (double)sizeof(double) * t->group;
+}
+
 /* A running sum by all threads of a group: so many neighbours of a thread at most, and turns of the loop.  A few turns
  * a thread takes one after the other (TN__THREADS_TURNS). */
 enum { TN__SCAN_OWN = 16, TN__THREADS_TURNS = 64 };

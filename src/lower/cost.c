@@ -18,13 +18,14 @@
  *   waiting    groups side by side, as many as a unit has room for, each of which waits for memory where a loop has it
  *              wait, and for its threads where they meet, and does an instruction at a time
  *
- * and a launch; where groups own places, the time until they know which updates are theirs comes before all that.
- * What is the same in all turns of a loop is loaded in front of it, unless it stores something.  Which
- * sectors an access touches is found by computing its index for the threads that run in step, and how it moves with
- * each loop by computing it for the loop's second turn.  Loops from the inside out: what a load asks for in one turn,
- * for all threads of the block, is not asked for again in the next one if it is still in a cache; what is stored goes
- * out each time.  What an access finds that the kernel has touched before (a second reading of a row) comes from the
- * cache that holds a group's share.
+ * and a launch; where threads meet over what they reduce, memory and work hide each other only as far as there are
+ * several blocks in a unit; where groups own places, the time until they know which updates are theirs comes before all
+ * that.  What is the same in all turns of a loop is loaded in front of it, unless it stores something.  Which sectors
+ * an access touches is found by computing its index for the threads that run in step, and how it moves with each loop
+ * by computing it for the loop's second turn.  Loops from the inside out: what a load asks for in one turn, for all
+ * threads of the block, is not asked for again in the next one if it is still in a cache; what is stored goes out each
+ * time.  What an access finds that the kernel has touched before (a second reading of a row) comes from the cache that
+ * holds a group's share.
  *
  * What is loaded by a loaded number may lie anywhere up to that number's bound.  What a unit has near of that, as of a
  * short row, comes from memory once.  Of the rest each element comes in a sector of its own: from the cache that units
@@ -797,6 +798,27 @@ static look look_at_part(tn__arena *a, const tn__kernel *k, const tn__part *p, c
   return l;
 }
 
+/* Does a block load, meet over what it reduces, and go on?  Owners of places have the next rows on their way meanwhile,
+ * and what only moves elements waits for memory alone. */
+static bool loads_then_computes(const tn__part *p) {
+  bool reduces = false;
+  for (uint32_t i = 0; i < p->n; i++) reduces |= p->ins[i]->op == OP_ACC;
+  return reduces && !p->owns && tn__meets(p);
+}
+
+/* The time of such blocks, so many of which a unit runs side by side, if memory alone would take so long, and so would
+ * work.  While all of them wait for one of the two, the other does nothing: one block takes the sum, and many take
+ * little more than the longer.  In between they are like customers who go back and forth between two counters, the
+ * busier of which serves for this part of the time.  Measured on an H200, in us, each with a launch of 2: of one block,
+ * 278 and 422 take 705, 43 and 51 take 104, 15 and 34 take 52; of two, 10.6 and 10.4 take 17.8, 46 and 73 take 93, 13
+ * and 13 take 27; of four, 288 and 299 take 448.  Of 38 such draws with one or two blocks the median of the ratio of
+ * measured to predicted times came from 1.28 to 1.02, and the deviation of its logarithm from 0.34 to 0.27. */
+static double in_turn(double memory, double work, double blocks) {
+  double most = fmax(memory, work), share = most > 0 ? fmin(memory, work) / most : 0, busy = 0, next = 1;
+  for (double i = 0; i < blocks; i++) busy += next, next *= share;
+  return most * (busy + next) / busy;
+}
+
 static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t, bool stage) {
   look l = look_at_part(a, k, p, t, stage);
   /* a unit goes through whole blocks: some are done while others have one more */
@@ -824,8 +846,9 @@ static double part_time(tn__arena *a, const tn__kernel *k, const tn__part *p, co
   time = fmax(time, stored * t->sector / far);
   time = fmax(time, near / (PORT * units * l.clock));
   time = fmax(time, lines / (units * l.clock));
-  time = fmax(time, l.banks * l.blocks / (units * l.clock));
-  time = fmax(time, l.work * l.blocks / (units * (double)t->rate));
+  double work = fmax(l.work * l.blocks / (units * (double)t->rate), l.banks * l.blocks / (units * l.clock));
+  double beside = loads_then_computes(p) ? fmin(l.resident, ceil(l.blocks / l.units)) : INFINITY;
+  time = stage || isinf(beside) ? fmax(time, work) : in_turn(time, work, beside);
   time = fmax(time, (stage ? 1 : blocks_to_start(p, l.blocks)) * (double)t->start);
   bool full = !stage && l.blocks >= l.resident * l.units;
   double alone = l.waiting + (full ? l.branches * BRANCH : 0) + l.work / (l.warps * TN__LANES);

@@ -140,8 +140,7 @@ typedef struct tn__lowering {
 } tn__lowering;
 /* Bytes of shared memory that a part may still have, beside what the parts before have and threads tell each other */
 static inline double tn__room_left(const tn__lowering *l) {
-  double told = 2 * (double)sizeof(double) * l->target->group;
-  return (double)l->target->shared - told - l->before - l->staged;
+  return tn__target_room(l->target) - l->before - l->staged;
 }
 
 /* A new loop */

@@ -191,7 +191,8 @@ tn_node *tn__hold_columns(tn__lowering *l, tn_node *part) {
     tn__vec_push(l->a, &old, x);
     tn__vec_push(l->a, &new_, hold(&h, x));
   }
-  /* Most parts go on without; one whose rows keep other loops cannot, and is refused (linearise.c). */
+  /* Schedules have seen to it that there is room (schedule/row_sums.c).  Loops that a user wrote go on without, or are
+   * refused where their rows need the loop for something else (linearise.c). */
   if (!old.n || room < 0) return part;
   tn__sb_printf(&l->note, " hold(%lld)", tn__id_of(rows));
   part = tn__substitute(l->c, part, old.v, new_.v, old.n);

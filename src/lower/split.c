@@ -503,6 +503,21 @@ static tn_node *row_as_one(tn__lowering *l, tn_node *body, const tn__survey *p, 
   return body;
 }
 
+/* Do rows lie side by side in something of which a row's elements lie apart?  A group of one row has a sector of it for
+ * each of these, whatever else lies along the row. */
+/* a choice: either is right */
+static bool lie_side_by_side(const tn__survey *p, uint64_t rows) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (!tn__is_access(n) || tn__buffer_of(n)->op != OP_PARAM || !(tn__free_of(&p->r, n->src[1]) & ~rows)) continue;
+    bool beside = false, along = false;
+    for (uint32_t k = 0; k < p->r.n; k++)
+      if (tn__stride(&p->r, n->src[1], k) == 1) *(rows >> k & 1 ? &beside : &along) = true;
+    if (beside && !along) return true;
+  }
+  return false;
+}
+
 /* How many blocks a row is cut into, for all units to have groups enough; 0: rows are enough, or too short.  Rows are
  * groups, but many that lie side by side are threads, if they are too long for groups to keep as many as fill a
  * sector, and nothing of them is stored.  If these are fewer than would give each unit a sector of them, as many as
@@ -514,7 +529,8 @@ static int64_t count_row_blocks(const tn__lowering *l, const tn__survey *p, cons
   double groups = tn__volume(p, row->rows), most = row->elements / (usual * SHARE_OF_BLOCK),
          want = (double)tn__variant_by(GROUPS_OF_UNIT, l->variant->blocks) * t->units;
   int64_t n = 1;
-  bool columns = tn__walks_outputs(p, row->rows), kept = row->elements * t->sector <= (double)t->kept;
+  bool columns = tn__walks_outputs(p, row->rows) || lie_side_by_side(p, row->rows);
+  bool kept = row->elements * t->sector <= (double)t->kept;
   double side_by_side = (double)t->sector / (double)loaded_bytes(p);
   if (columns && !kept && groups < side_by_side * t->units) {
     groups = ceil(groups / side_by_side), most = sqrt(row->elements);

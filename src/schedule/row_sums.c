@@ -203,12 +203,38 @@ static bool in_one_pass(tn__fuse *f, const tn__remake *p) {
   return true;
 }
 
+/* Bytes of all sums over the rows.  A store may be made of several, and want one of them in several places: lowering
+ * keeps each of these by itself. */
+static double bytes_of_sums(tn__fuse *f, const tn__remake *p) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < p->seen.n; i++) {
+    const tn_node *n = f->order.v[p->seen.v[i]];
+    if (is_sum(f, p, n))
+      bytes += tn__remake_demands(f, tn__info_of(f, n), p->k) * tn__numel_guess(n) *
+               (double)tn__size_of(tn__dtype_acc(n->dtype));
+  }
+  return bytes;
+}
+
+/* Is anything reduced for each row?  The sums over the rows then stand beside that in one loop, for which they are kept
+ * in a group's memory; of others each goes through the rows by itself. */
+/* a choice: yes is right */
+static bool reduces_rows(tn__fuse *f, const tn__remake *p) {
+  for (uint32_t i = 0; i < p->seen.n; i++) {
+    const tn_node *n = f->order.v[p->seen.v[i]];
+    const tn__info *in = &f->info[p->seen.v[i]];
+    bool loaded = in->buf >= 0 && in->kernel != p->a && in->kernel != p->b;
+    if (!loaded && tn__is_reduction(n) && !is_sum(f, p, n)) return true;
+  }
+  return false;
+}
+
 /* Each store is one of all rows, or of sums over them that a group can keep. */
 /* a choice: no is right */
 static bool fits(tn__fuse *f, const tn__remake *p) {
   const tn__seed *g = tn__seed_of(f, p->k);
+  const tn__target *t = &f->dev->target;
   uint32_t rows = (1u << p->rows->nsrc) - 1;
-  double bytes = 0;
   for (uint32_t i = 0; i < g->roots.n; i++) {
     tn_node *n = g->roots.v[i];
     const tn__info *in = tn__info_of(f, n);
@@ -216,9 +242,9 @@ static bool fits(tn__fuse *f, const tn__remake *p) {
     uint32_t set = tn__ranges_in(f, in->want.v[tn__demand_last(f, in, p->k)].idx, NULL, p->env, &opaque) & rows;
     if (set == rows) continue;
     if (set || !rests_on_sums(f, p, n)) return false;
-    bytes += tn__numel_guess(n) * (double)tn__size_of(tn__dtype_acc(n->dtype));
   }
-  return bytes * UNIT_SHARE <= (double)f->dev->target.registers;
+  double bytes = bytes_of_sums(f, p);
+  return bytes * UNIT_SHARE <= (double)t->registers && (bytes <= tn__target_room(t) || !reduces_rows(f, p));
 }
 
 static bool join(tn__fuse *f, tn__depends *d, int a, int b) {
