@@ -1,6 +1,7 @@
 /* Which mapping a kernel gets: of the variants, the one that takes the least time as cost.c predicts it. */
 #include "lower/lower.h"
 #include <math.h>
+#include <string.h>
 
 enum { MOST = 64, SHOWN = 6 };
 /* launches that the usual mapping takes, its own included, for others to be looked at: predictions of less are as much
@@ -15,13 +16,17 @@ static const double ALIKE = 1.01, LONG = 8;
 typedef struct ranked {
   const tn__variant *variant;
   double time;
+  int threads; /* of a block, at most */
 } ranked;
 
-static double time_of(tn_ctx *c, tn_node *body, const tn__target *target, const tn__variant *v) {
+static ranked predicted(tn_ctx *c, tn_node *body, const tn__target *target, const tn__variant *v) {
   tn__work work = tn__work_begin(c);
-  double time = tn__kernel_time(&c->scratch, tn__lower(c, &c->scratch, body, target, v, 0), target);
+  const tn__kernel *k = tn__lower(c, &c->scratch, body, target, v, 0);
+  ranked x = {v, tn__kernel_time(&c->scratch, k, target), 0};
+  for (uint32_t p = 0; p < k->nparts; p++)
+    if (tn__threads_of_block(&k->part[p]) > x.threads) x.threads = tn__threads_of_block(&k->part[p]);
   tn__work_end(c, work);
-  return time;
+  return x;
 }
 
 /* Is it one of those that differ much?  Groups of half or twice the size, and vectors, are for tuning; without
@@ -39,16 +44,16 @@ static const char *describe(tn__arena *keep, const ranked *all, uint32_t n) {
   return tn__sb_str(&s);
 }
 
-static int threads_of(const tn__variant *v) { return v->team * (v->together > 1 ? v->together : 1); }
-
-/* The first of those ranked, or one that is as good and has more threads */
+/* The first of those ranked, or one that is as good and has more threads, which is put before it */
 /* a choice: any is right */
-static const ranked *best_of(const tn__target *t, const ranked *all, uint32_t n) {
-  const ranked *best = all;
-  if (all->time < LONG * (double)t->launch) return all;
+static void put_best_first(const tn__target *t, ranked *all, uint32_t n) {
+  uint32_t best = 0;
+  if (all->time < LONG * (double)t->launch) return;
   for (uint32_t i = 1; i < n && all[i].time <= ALIKE * all->time; i++)
-    if (threads_of(all[i].variant) > threads_of(best->variant)) best = &all[i];
-  return best;
+    if (all[i].threads > all[best].threads) best = i;
+  ranked x = all[best];
+  memmove(all + 1, all, best * sizeof *all);
+  *all = x;
 }
 
 /* a choice: any is right */
@@ -62,21 +67,22 @@ const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const t
   tn__survey_loops(c, &c->scratch, body, &s);
   while (n < MOST && (v = tn__variant_next(c, target, body, false, &at))) {
     if (!differs(v, tn__has_rows(&s))) continue;
-    ranked x = {v, time_of(c, body, target, v)};
-    bool same = false;
+    ranked x = predicted(c, body, target, v), *same = NULL;
     if (isinf(x.time) && v == usual) return usual;
     if (isinf(x.time)) continue;
     if (v == usual && x.time < WORTH * (double)target->launch) return *ranking = describe(keep, &x, 1), usual;
     uint32_t i = n;
-    for (uint32_t k = 0; k < n; k++) same |= all[k].time == x.time;
+    for (uint32_t k = 0; k < n; k++)
+      if (all[k].time == x.time) same = &all[k];
+    if (same && same->variant != usual && x.threads > same->threads) *same = x;
     if (same) continue;
     for (; i && all[i - 1].time > x.time; i--) all[i] = all[i - 1];
     all[i] = x;
     n++;
   }
-  if (n) *ranking = describe(keep, all, n);
+  if (n) put_best_first(target, all, n), *ranking = describe(keep, all, n);
   double as_usual = INFINITY;
   for (uint32_t i = 0; i < n; i++)
     if (all[i].variant == usual) as_usual = all[i].time;
-  return n && all[0].time < SURE * as_usual ? best_of(target, all, n)->variant : usual;
+  return n && all[0].time < SURE * as_usual ? all[0].variant : usual;
 }

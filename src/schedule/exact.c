@@ -5,12 +5,20 @@
 #include "schedule/fixed.h"
 #include "tensor/operands.h"
 #include "tensor/scan.h"
+#include "tensor/sort.h"
 #include <math.h>
 
-enum { OTHERS = 32 / TN__OTHERS_WORD, ABOVE = 1, BELOW = 2 };
+enum {
+  WORD = 63, /* bits of a word without its sign */
+  OTHERS = 32 / TN__OTHERS_WORD,
+  ABOVE = 1,
+  BELOW = 2
+};
 
-/* a choice: either is right */
-static tn_node *is_finite(tn_ctx *c, tn_node *x) {
+/* Sums of updates, each below 2^40 units, are below 2^63. */
+bool tn__is_exact_in_words(int64_t updates) { return tn__bits_below(updates) + TN__F16_BITS <= WORD; }
+
+tn_node *tn__is_finite(tn_ctx *c, tn_node *x) {
   return tn__op2(c, OP_LT, tn__op1(c, OP_ABS, x), tn__literal_like(c, x, INFINITY));
 }
 
@@ -25,7 +33,7 @@ tn_node *tn__exact_others(tn_ctx *c, const tn_node *places, tn_node *idx, tn_nod
   tn_node *none = tn__literal_like(c, idx, -1), *in = tn__op2(c, OP_LT, none, idx);
   in = tn__op2(c, OP_AND, in, tn__op2(c, OP_LT, idx, tn__literal_like(c, idx, (double)places->hi)));
   tn_node *at = tn__where(c, in, tn__op2(c, OP_IDIV, idx, tn__literal_like(c, idx, TN__OTHERS_WORD)), none);
-  at = tn__where(c, is_finite(c, upd), none, at);
+  at = tn__where(c, tn__is_finite(c, upd), none, at);
   tn_node *shift = shift_of(c, idx), *below = tn__op2(c, OP_LT, upd, tn__literal_like(c, upd, 0));
   tn_node *bits = tn__where(c, below, tn__literal_like(c, shift, BELOW), tn__literal_like(c, shift, ABOVE));
   bits = tn__where(c, tn__op2(c, OP_NE, upd, upd), tn__literal_like(c, shift, ABOVE | BELOW), bits);
@@ -44,7 +52,7 @@ tn_node *tn__exact_others_of(tn_ctx *c, tn_node *others, tn_node *places) {
 
 tn_node *tn__exact_units(tn_ctx *c, tn_node *upd) {
   tn_node *units = tn__op2_num(c, OP_MUL, upd, ldexp(1, -TN__F16_LOWEST));
-  return tn__where(c, is_finite(c, upd), units, tn__literal_like(c, upd, 0));
+  return tn__where(c, tn__is_finite(c, upd), units, tn__literal_like(c, upd, 0));
 }
 
 tn_node *tn__exact_floats(tn_ctx *c, tn_node *words, tn_node *others) {

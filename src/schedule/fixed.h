@@ -1,5 +1,5 @@
 /* Sums by index as whole numbers of 64 bits, which are the same in any order, so that all updates are added at once,
- * and no two runs differ.  Prefix tn__fixed_, tn__scaled_, tn__rank.  They are kept in one of two forms, by place or
+ * and no two runs differ.  Prefix tn__fixed_, tn__scaled_, tn__exact_, tn__rank.  They are kept in one of two forms, by place or
  * by the rank of the places that any update goes to; which takes less is up to who asks. */
 #ifndef TN_SCHEDULE_FIXED_H
 #define TN_SCHEDULE_FIXED_H
@@ -37,10 +37,12 @@ tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_nod
 tn_node *tn__scaled_at_updates(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd,
                                tn_node **place);
 
-/* Of f16 (exact.c): 2^-24 is the unit of all of them, and they are so many bits long in it.  What updates count, f32
+/* Of f16 (exact.c): 2^-24 is the unit of all of them, and they are so many bits long in it.  May so many be added up in
+ * words?  What updates count, f32
  * of whole numbers; where those that are not finite go: bits of each place in words of so many places, and those bits,
  * [places]; and sums[k], of i64, with such bits of each, as f32 */
 enum { TN__F16_LOWEST = -24, TN__F16_BITS = 40, TN__OTHERS_WORD = 16 };
+bool tn__is_exact_in_words(int64_t updates);
 tn_node *tn__exact_units(tn_ctx *c, tn_node *upd);
 tn_node *tn__exact_others(tn_ctx *c, const tn_node *places, tn_node *idx, tn_node *upd);
 tn_node *tn__exact_others_of(tn_ctx *c, tn_node *others, tn_node *places);
@@ -60,10 +62,11 @@ tn_node *tn__ranks_of_places(tn_ctx *c, tn_node *ranks, tn_node *places);
 /* What somewhere in so many f32 takes, in f32 moved: what is added, or read (scaled.c) */
 double tn__somewhere(const tn__target *t, double size, bool is_added);
 
-/* What both are made of, of f32 and i32 elements: 2^by, in the range of normal floats; the biased exponent, as if
+/* What these are made of, of f32 and i32 elements: 2^by, in the range of normal floats; the biased exponent, as if
  * what is below the least normal one had that one's, and at most that of the greatest */
 enum { TN__EXPONENT_BIAS = 127, TN__EXPONENT_NONE = 255 };
 tn_node *tn__power_of(tn_ctx *c, tn_node *by);
+tn_node *tn__is_finite(tn_ctx *c, tn_node *x);
 tn_node *tn__exponent_of(tn_ctx *c, tn_node *x);
 /* What is no finite number counts so much, and what that makes of a sum, by counts of i64: infinite, or NaN; else it is
  * `sum` */

@@ -37,8 +37,7 @@
  * Where they are fewer yet, some places side by side are a group, whose entry says which update comes there, the last
  * one of those that do: that update has room for as many exponents as a group has places.  So 4 bytes are cleared for
  * each group, and for each place that updates have room for: of p places and n updates, with groups of g, p / g + g n,
- * which is least where g is the root of p / n.
- */
+ * which is least where g is the root of p / n. */
 #include "rewrite/rewrite.h"
 #include "schedule/fixed.h"
 #include "schedule/ordered.h"
@@ -113,9 +112,10 @@ static int group_of(double places, double updates) {
   return group;
 }
 
-/* What updates were before they were moved, or widened to be added up */
+/* What updates were before they were moved, each as it is, or widened to be added up */
 static const tn_node *given(const tn_node *upd) {
-  while (tn__ops[upd->op].group == G_MOVE || (upd->op == OP_CAST && upd->dtype == TN_F32)) upd = upd->src[0];
+  while ((tn__ops[upd->op].group == G_MOVE && upd->op != OP_FOLD) || (upd->op == OP_CAST && upd->dtype == TN_F32))
+    upd = upd->src[0];
   return upd;
 }
 
@@ -141,7 +141,7 @@ bool tn__scaled_form(const tn__target *t, const tn_node *n, double base, tn__sca
   bool is_short = upd->dtype == TN_F16 || upd->dtype == TN_BF16 || upd->dtype == TN_F32;
   if (!is_short || n->dtype == TN_F64 || updates < 1 || bits > KEY_BITS || SUM_BITS - bits < LEAST_ROOM) return false;
   const int room = SUM_BITS - bits, spans = spans_of(t, (double)places), digits = digits_of(upd);
-  const bool is_exact = given(upd)->op != OP_CAST && given(upd)->dtype == TN_F16 && SUM_BITS + 1 - bits >= TN__F16_BITS;
+  const bool is_exact = given(upd)->dtype == TN_F16 && tn__is_exact_in_words(updates);
   const int group = upd->dim[0]->lo > 0 ? group_of((double)places, (double)updates) : 1;
   const tn__scaled forms[] = {{room, 0, 0, 1, 1, false, false},       {room, 0, 0, spans, 1, false, false},
                               {room, 0, digits, 1, 1, false, false},  {room, 0, digits, spans, 1, false, false},
@@ -171,10 +171,6 @@ static tn_node *units_of(tn_ctx *c, const tn__scaled *s, tn_node *own) {
 
 static tn_node *is_none(tn_ctx *c, tn_node *exponent) {
   return tn__op2(c, OP_EQ, exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
-}
-
-static tn_node *is_finite(tn_ctx *c, tn_node *x) {
-  return tn__op2(c, OP_LT, tn__op1(c, OP_ABS, x), tn__literal_like(c, x, INFINITY));
 }
 
 /* The exponent of what was found to be greatest, and which update's it is */
@@ -212,7 +208,7 @@ static tn_node *parts_of(tn_ctx *c, const tn__scaled *s, tn_node *upd, tn_node *
   tn_node *units = times_power(c, upd, units_of(c, s, own));
   tn_node *most = tn__literal_like(c, units, ldexp(1, s->room + 1));
   units = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, units, most), tn__op1(c, OP_NEG, most));
-  tn_node *count = tn__where(c, is_finite(c, upd), tn__literal_like(c, upd, 0), tn__count_of(c, upd));
+  tn_node *count = tn__where(c, tn__is_finite(c, upd), tn__literal_like(c, upd, 0), tn__count_of(c, upd));
   return tn__where(c, is_none(c, own), count, units);
 }
 
@@ -304,7 +300,7 @@ static passes add_up(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *i
   tn__dims line = {.rank = 1, .d = {upd->dim[0]}};
   if (s->digits || s->spans > 1) idx = places_in_memory(c, s, places, idx), upd = tn__in_memory(c, upd);
   tn_node *exponent = tn__exponent_of(c, upd);
-  p.key = tn__where(c, is_finite(c, upd), exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
+  p.key = tn__where(c, tn__is_finite(c, upd), exponent, tn__literal_like(c, exponent, TN__EXPONENT_NONE));
   if (s->digits) p.one = one_exponent(c, s, upd, p.key);
   if (s->bits) {
     p.key = tn__op2(c, OP_SHL, p.key, tn__literal_like(c, p.key, s->bits));

@@ -592,10 +592,10 @@ static double finding_work(const tn__target *t, double places, double updates, d
 /* What it takes to add sums to a base in memory, or to what is made of it and another operand, sector by sector, if
  * those side by side are not in the same ones */
 /* a choice: any is right */
-static double adding_there(const tn__target *t, double all, double updates, double bytes, bool reads) {
-  if (t->sector < 1 || bytes >= (double)t->sector) return 0;
-  double apart = fmin(1, all * bytes / fmax(1, updates * (double)t->sector));
-  return tn__move_work(t) * updates * apart * (reads ? 4 : 2) * tn__somewhere(t, all * bytes / sizeof(float), false);
+static double adding_there(const tn__target *t, double places, double updates, double row_bytes, bool reads) {
+  if (t->sector < 1 || row_bytes >= (double)t->sector) return 0;
+  double bytes = places * row_bytes, apart = fmin(1, bytes / fmax(1, updates * (double)t->sector));
+  return tn__move_work(t) * updates * apart * (reads ? 4 : 2) * tn__somewhere(t, bytes / sizeof(float), false);
 }
 
 /* What the ways take, in multiply-adds of the whole device, the scatter's result being of that dtype */
@@ -645,7 +645,7 @@ static ways weigh(tn_ctx *c, const tn__target *t, const tn__nodes *graph, tn_nod
   /* what is looked for is worked out once for a row: then places need nothing in memory for what is made of them */
   w.again = width > 1 && reads ? 2 * looked : 0;
   w.at_places = fmin(w.asked, found);
-  double there = adding_there(t, all, updates, width * (double)tn__size_of(dtype), reads);
+  double there = adding_there(t, places, updates, width * (double)tn__size_of(dtype), reads);
   w.by_updates = fewer ? fmin(w.sorted, w.others) + w.added + there : INFINITY;
   double copied = reads && !tn__is_computed_of_few(c, t, graph, n) ? 2 * looked : 0;
   w.numbers = as_least_whole(c, t, of_numbers(c, n), looked, w.added + copied, !is_turned(graph, n));

@@ -111,7 +111,7 @@ static tn_node *where_touched(tn_ctx *c, const region *r, const tn__nodes *all) 
 /* a choice: either is right */
 bool tn__is_computed_of_few(tn_ctx *c, const tn__target *t, const tn__nodes *all, tn_node *n) {
   region r;
-  return c->mode != TN_MODE_STRICT && is_worth(t, n) && find_region(c, all, n, &r);
+  return c->mode != TN_MODE_STRICT && n->rank == 1 && is_worth(t, n) && find_region(c, all, n, &r);
 }
 
 /* a choice: no is right */

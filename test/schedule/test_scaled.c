@@ -300,7 +300,7 @@ static bool begin_in_order(const char *text, tn_dim spans, tn_dim n) {
 /* Which form is taken of how many to how many, said by the steps of what front ends ask for: exponents for each place
  * and words beside them, which are added to in spans where they are many, one exponent for all where numbers are short;
  * words of updates; exponents of groups of places; sums added to a base in memory; units of f16; sums of ranks of
- * places, by one digit or exponents.  f64, and what is added on devices without words of 64 bits go other ways. */
+ * places, in either.  f64, and what is added on devices without words of 64 bits go other ways. */
 static void test_choice(void **s) {
   static const struct {
     const char *device;
@@ -331,6 +331,10 @@ static void test_choice(void **s) {
        "buffer u32 250000 "},
       {"ref:sm_90", TN_F16, 8000000, 4000000, false, NULL, "buffer i64 8000000 ", false, NULL, "range index 3 ",
        "buffer u32 500000 "},
+      {"ref:sm_90", TN_F16, 2000000, (1 << 23) - 1, false, NULL, "buffer i64 2000000 ", false, NULL, NULL,
+       "buffer u32 125000 "},
+      {"ref:sm_90", TN_F16, 2000000, 1 << 23, false, "buffer i32 2000000 ", "buffer i64 2000000 ", false,
+       "buffer i32 1 ", NULL, NULL},
       {"ref:sm_90", TN_F16, 1048576, 2097152, false, NULL, "buffer i64 2097152 ", false, NULL, NULL, NULL},
       {"ref:sm_90", TN_F16, 21318997, 2823607, false, NULL, "buffer i64 2823607 ", false, NULL, NULL,
        "buffer u32 666219 "},
@@ -364,6 +368,39 @@ static void test_choice(void **s) {
     }
     tn_ctx_close(c);
   }
+}
+
+/* As many of the greatest f16 as are taken to fit into a word do, by the least of f16. */
+static void test_fits(void **s) {
+  const int64_t most = (1 << 23) - 1, greatest = 65504ll << -TN__F16_LOWEST;
+  (void)s;
+  assert_true(tn__is_exact_in_words(most) && greatest <= INT64_MAX / most);
+  assert_false(tn__is_exact_in_words(most + 1));
+}
+
+/* What overlapping windows of half floats give back is a sum of some, which may be beyond all half floats: the gradient
+ * of numbers that are taken, then gone through by windows, is not in units of f16.  That of no windows is. */
+static void test_sums_before(void **s) {
+  const tn_dim places = 2000000, n = 1048576, window = 16;
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  assert_non_null(c);
+  for (int windows = 0; windows < 2; windows++) tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *table = tn_program_input(p, "table", TN_F32, &places, 1),
+                *to = tn_program_input(p, "to", TN_I64, &n, 1), *taken = tn_take(table, to, 0), *grad;
+      const tn_dim *by_shape = windows ? &window : &n;
+      tn_tensor *by = tn_program_input(p, "by", TN_F16, by_shape, 1);
+      if (windows) taken = tn_unfold(taken, 0, window, 1, 1);
+      tn_tensor *loss = tn_sum(tn_mul(tn_cast(taken, TN_F16), by), NULL, 0, false);
+      assert_int_equal(tn_grad(loss, 1, &table, &grad), TN_OK);
+      assert_int_equal(tn_program_output(p, "grad", grad), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      if ((strstr(text, "buffer u32 65536 ") != NULL) != !windows) fail_msg("windows %d:\n%s", windows, text);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
 }
 
 /* Places that memory has in another order than that in which they look for their sums have no ranks, which would take
@@ -417,6 +454,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_drawn), cmocka_unit_test(test_rows),
                                      cmocka_unit_test(test_rows_of_f16),
                                      cmocka_unit_test(test_borders), cmocka_unit_test(test_choice),
+                                     cmocka_unit_test(test_fits), cmocka_unit_test(test_sums_before),
                                      cmocka_unit_test(test_turned), cmocka_unit_test(test_narrow_places)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
