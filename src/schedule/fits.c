@@ -101,8 +101,9 @@ static bool lies_across(tn__fuse *f, const tn_node *n) {
   return true;
 }
 
-/* On devices of many threads: is a reduction below another one's loop left to enough of them?  Those of the outputs
- * share such work out, also where the kernel's outputs want it, too; a few short rows one thread may take. */
+/* Is a reduction below another one's loop left to enough threads?  Those of the outputs share such work out, also where
+ * the kernel's outputs want it, too; of many threads, one may take a few short rows.  Where threads are few, only a few
+ * long rows are too much for one: as a kernel of their own they are cut into parts, if they lie along memory. */
 /* a choice: either is right */
 static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, double outputs) {
   const tn__target *t = &f->dev->target;

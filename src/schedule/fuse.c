@@ -246,7 +246,7 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
 /* a choice: no is right */
 static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
   tn_node *made = n;
-  while (made->op == OP_CONTIG || (n->op == OP_CONTIG && made->op == OP_RESHAPE)) made = made->src[0];
+  while (n->op == OP_CONTIG && (made == n || made->op == OP_RESHAPE)) made = made->src[0];
   for (int i = tn__demand_last(f, in, k); tn__is_reduction(made) && i >= 0; i = in->want.v[i].before)
     if (!tn__fuse_fits(f, made, &in->want.v[i])) return false;
   return true;

@@ -138,8 +138,6 @@ static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, dou
   return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, beside * row) && tn__launches_decide(t, most.elements);
 }
 
-static bool reduces(const tn__seed *g) { return g->chain.n || g->loops > g->env->nsrc; }
-
 /* Would a group, for a row of one kernel, go through several of the other's outputs, each of which is a reduction? */
 /* a choice: either is right */
 static bool are_uneven(tn__fuse *f, const tn__depends *d, const tn__remake *p, uint32_t of_a, uint32_t of_b) {
@@ -157,7 +155,8 @@ static bool match_rows(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_
   if (!match_ranges(f, p) || !rows_of(f, p, p->a, &of_a) || !rows_of(f, p, p->b, &of_b)) return false;
   if (of_a && of_b && of_a != of_b) return false;
   *rows = of_a | of_b;
-  if (!*rows && reduces(tn__seed_of(f, p->a)) && reduces(tn__seed_of(f, p->b))) *rows = all_of(p->env);
+  bool both = tn__seed_reduces(tn__seed_of(f, p->a)) && tn__seed_reduces(tn__seed_of(f, p->b));
+  if (!*rows && both) *rows = all_of(p->env);
   for (uint32_t i = 0; i < p->env->nsrc; i++) {
     if (!(*rows >> i & 1)) continue;
     row[n++] = p->env->src[i];

@@ -13,7 +13,21 @@
  * elements, and the sums are made of these few.
  *
  * A sum of several terms is taken apart only if that frees it of another sum, and only into terms that are rounded
- * themselves: what is left where they cancel each other is no better known than each of them. */
+ * themselves: what is left where they cancel each other is no better known than each of them.  So sum (x - m) stays as
+ * it is: as sum x - n m it would be off by the last bits of sum x.
+ *
+ * m, a row's mean, is known when all of the row has been read.  Where what is summed up together is a block of it that
+ * a group keeps, all that is made of x - m is read with x, about the block's own mean p:
+ *
+ *   sum of (x - m) y  =  over all blocks the sum of  sum (x - p) y  +  (p - m) sum y
+ *
+ * and so on for products of several such.  That holds for any p and m, so that how these are rounded does not count,
+ * and p - m is exact if they are close.  What is rounded is, in each of both parts, at most the block's norm of x - m
+ * times that of y, since sum (x - m)^2 = sum (x - p)^2 + n (p - m)^2: as much as bounds it in the one sum, which others
+ * take, too (of dy and of dy times the normalised row).
+ *
+ * Sums that launches take longer for than memory count as well, if they are longer than what a group keeps: lowering
+ * cuts those into blocks, and each that is made of another is a launch more. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include "tensor/operands.h"
@@ -286,15 +300,16 @@ static bool is_kept(const search *q, const tn_node *n) {
   return tn__row_is_kept(q->t, tn__numel_guess(n->src[0]) / tn__numel_guess(n));
 }
 
-/* Is f made of the elements of one of the group's sums, less what is made of that sum?  Then these are less the mean p
- * of those that are summed up together, and p less that. */
+/* Is f the elements of one of the group's sums, of rows in several blocks, less what is made of that sum?  Then it is
+ * by[0], these less the mean of their block, and by[1], that mean less the same. */
 /* a choice: no is right */
 static bool is_about_mean(const search *q, const group *g, const factor *f, factor by[2]) {
   double n = elements_along(&g->space, g->together);
   if (!q->t->group || f->x->op != OP_ADD || !tn__row_is_kept(q->t, n)) return false;
   for (uint32_t i = 0; i < 2 * g->n; i++) {
     tn_node *sum = g->v[i / 2].sum, *x = f->x->src[i % 2], *less = f->x->src[1 - i % 2];
-    if (g->v[i / 2].along == g->together || is_kept(q, sum) || x != in_space(q->c, &g->space, sum->src[0], 0)) continue;
+    bool in_blocks = g->v[i / 2].along != g->together && !is_kept(q, sum);
+    if (!in_blocks || x != in_space(q->c, &g->space, sum->src[0], 0)) continue;
     if ((g->together & ~same_along(&g->space, less, 0)) || !is_made_of(q, less, sum)) continue;
     tn_node *mean = tn__expand(q->c, tn__op2_num(q->c, OP_DIV, sums_of(q->c, g, x), n), x->dim);
     by[0] = by[1] = *f;
@@ -306,6 +321,7 @@ static bool is_about_mean(const search *q, const group *g, const factor *f, fact
   return false;
 }
 
+/* Each term with such factors becomes two.  False: they are too many. */
 static bool take_about_means(const search *q, const group *g, terms *of) {
   factor by[2];
   for (uint32_t i = 0; i < of->n; i++)
@@ -374,7 +390,7 @@ static bool add_sum(const search *q, group *g, tn_node *n) {
   }
   const one_sum *last = &to.v[to.n - 1];
   bool within = last->along != to.v[0].along && !(last->along & ~to.v[0].along);
-  if (within && is_kept(q, n)) return false; /* blocks of rows, which are found at once */
+  if (within && q->t->group) return false; /* as sums of blocks are, which one reading finds (moments.c) */
   for (uint32_t i = 0; i < to.n; i++) {
     if (!take_apart(q, &to, &to.v[i])) return false;
     nterms += to.v[i].of.n;
@@ -409,8 +425,8 @@ static bool is_gone_on_with(const search *q, const group *g, const tn_node *sum)
 }
 
 /* Would several of them go through everything one after the other?  Over other axes each does, unless groups keep the
- * rows of both, or go on with those of one; over the same axes where one is made of another, if no group keeps these
- * rows. */
+ * rows of both, or go on with those of one (which does not count where launches take longer); over the same axes where
+ * one is made of another, if no group keeps these rows. */
 /* a choice: no is right */
 static bool is_worth_it(const search *q, const group *g) {
   for (uint32_t i = 0; i < g->n; i++)
@@ -426,14 +442,14 @@ static bool is_worth_it(const search *q, const group *g) {
 
 /* a choice: no is right */
 static bool find_group(const search *q, tn_node *n, group *g) {
-  int tries = 0;
   *g = (group){0};
   if (is_kept(q, n) || tn__map_getp(&q->stored, n)) return false;
   for (uint32_t i = 0; i < n->src[0]->rank; i++)
     if (size_of(n->src[0], i) > 1) g->space.size[g->space.rank++] = size_of(n->src[0], i);
   if (!add_sum(q, g, n)) return false;
-  for (uint32_t before = 0; g->n > before;) { /* others may fit once there is less that all have in common */
+  for (uint32_t before = 0; g->n > before;) { /* others may fit once all have fewer axes in common */
     before = g->n;
+    int tries = 0;
     for (uint32_t i = 0; i < q->sums.n && tries < MAX_TRIES; i++) {
       tn_node *other = q->sums.v[i];
       if (is_in(g, other) || tn__map_getp(&q->stored, other) || !are_near(q, n, other)) continue;

@@ -15,9 +15,6 @@ static bool nests(const tn__seed *g) {
   return false;
 }
 
-/* a choice: either is right */
-static bool reduces(const tn__seed *g) { return g->chain.n || g->loops > g->env->nsrc; }
-
 /* By what they are, and how much it is that both read; whether one needs the other is another question. */
 /* a choice: no is right */
 static bool may_join(const tn__fuse *f, int a, int b, const tn_node *shared) {
@@ -28,7 +25,7 @@ static bool may_join(const tn__fuse *f, int a, int b, const tn_node *shared) {
     return false;
   bool few = x->few || y->few;
   double read = tn__numel_guess(shared);
-  bool alike = !x->chain.n == !y->chain.n, rows = reduces(x) && reduces(y) && read >= TN__SPLIT_WORK;
+  bool alike = !x->chain.n == !y->chain.n, rows = tn__seed_reduces(x) && tn__seed_reduces(y) && read >= TN__SPLIT_WORK;
   bool long_read = t->group && (rows || !tn__launches_decide(t, read));
   if (!alike && (!long_read || nests(x) || nests(y))) return false;
   if (few && x->terms != y->terms) return false;
@@ -84,8 +81,9 @@ static void mark_some(tn__fuse *f, tn__depends *d, const kernels *r, uint32_t fi
   tn__depends_mark(f, d, a, from, to);
 }
 
-/* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write.
- * `readers`: of the value at a position; a joins them. */
+/* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write, or,
+ * where that is one number each, long enough to be cut into parts.  `readers`: of the value at a position; a joins
+ * them. */
 static void join_readers(tn__fuse *f, tn__depends *d, kernels *readers, int a, int *now) {
   const tn__seed *g = &f->seeds.v[a];
   if (g->alone) return;

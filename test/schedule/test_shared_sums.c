@@ -185,7 +185,8 @@ static void compare(const scene *s, const char *device) {
     for (int64_t k = 0; k < made(s, i); k++) most = fmax(most, fabs(should.v[i][k]));
     for (int64_t k = 0; k < made(s, i); k++)
       if (!(fabs(is.v[i][k] - should.v[i][k]) <= within(s, i) * most))
-        fail_msg("%s, %s: %s[%lld] is %.9g, should be %.9g", s->name, device, what[i], (long long)k, is.v[i][k], should.v[i][k]);
+        fail_msg("%s, %s: %s[%lld] is %.9g, should be %.9g", s->name, device, what[i], (long long)k, is.v[i][k],
+                 should.v[i][k]);
   }
   for (int i = 0; i < OUTPUTS; i++) free(should.v[i]), free(is.v[i]);
   for (int i = 0; i < INPUTS; i++) free(in[i]);
@@ -249,7 +250,8 @@ static void less_means(const char *device, int64_t n, int64_t channels, int64_t 
     all += fabs(off) / (double)n;
   }
   for (int64_t i = 0; i < n; i++)
-    if (!(fabs(sum[i] - should[i]) <= 1e-6 * all)) fail_msg("%s: row %d: %g, should be %g", device, (int)i, sum[i], should[i]);
+    if (!(fabs(sum[i] - should[i]) <= 1e-6 * all))
+      fail_msg("%s: row %d: %g, should be %g", device, (int)i, sum[i], should[i]);
   for (int64_t i = 0; i < channels; i++)
     if (!(fabs(by[i] - should_by[i]) <= 1e-6 * all))
       fail_msg("%s: channel %d: %g, should be %g", device, (int)i, by[i], should_by[i]);
