@@ -11,6 +11,7 @@ enum {
   MAX_TRIES = 16,               /* kernels that one is tried to be joined with */
   COLUMN_SHARES = 32,           /* vectors of columns, at least, and */
   COLUMN_ARRAYS = 4,            /* that columns are loaded from, and stored to, at the same time */
+  SMALL_PART = 16,              /* of what kernels go through: too little to join them for */
   MAX_SIZE = 2 * TN__MAX_KERNEL /* nodes: so long a kernel is worth a reading of everything */
 };
 
@@ -215,11 +216,11 @@ static bool inline_place(tn__fuse *f, tn__remake *p, tn_node *n, tn__info *in, t
   return true;
 }
 
-static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double rows) {
+static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double more) {
   tn_node *n = f->order.v[at];
   tn__info *in = &f->info[at];
   bool theirs = in->kernel == p->a || in->kernel == p->b;
-  if (in->buf >= 0 && tn__numel_guess(n) > rows && tn__remake_demands(f, in, p->b))
+  if (in->buf >= 0 && tn__numel_guess(n) > more && tn__remake_demands(f, in, p->b))
     p->shares |= in->kernel == p->a || (!theirs && tn__remake_demands(f, in, p->a));
   if (in->buf >= 0 && !theirs) return true;
   bool good = true;
@@ -229,11 +230,15 @@ static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double rows) {
   return good && tn__seed_of(f, p->k)->size <= MAX_SIZE;
 }
 
+/* Both share what is more than a number for each row; where no launches are spared by that, more than a small part of
+ * what they go through. */
 static bool walk(tn__fuse *f, tn__remake *p) {
-  double rows = 1;
+  double rows = 1, all = 1;
   for (uint32_t i = 0; i < p->rows->nsrc; i++) rows *= (double)tn__size_guess(p->rows->src[i]->src[0]);
+  for (uint32_t i = 0; i < p->env->nsrc; i++) all *= (double)tn__size_guess(p->env->src[i]->src[0]);
+  double more = f->dev->target.group ? rows : fmax(rows, all / SMALL_PART);
   while (p->todo.n)
-    if (!visit(f, p, tn__heap_pop(&p->todo), rows)) return false;
+    if (!visit(f, p, tn__heap_pop(&p->todo), more)) return false;
   return p->shares;
 }
 
