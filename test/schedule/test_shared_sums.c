@@ -23,7 +23,7 @@ static double drawn(uint64_t *state) {
 }
 
 /* A unit keeps 65536 elements.  A launch takes no time on one, longer than all that is added up here on the other. */
-static const char GROUPS[] = "ref:opencl", LAUNCHES[] = "ref:sm_90";
+static const char GROUPS[] = "ref:opencl", LAUNCHES[] = "ref:sm_90", SLICES[] = "ref:cpu";
 
 typedef struct scene {
   const char *name;
@@ -34,19 +34,21 @@ typedef struct scene {
   int kernels, parts;         /* on GROUPS; of them, which are a launch each, on LAUNCHES; -1: any */
   double mean, apart, spread; /* of x: that of the first channel, from each to the next, about it */
   tn_dtype dtype;             /* of x, which is made f32 */
+  int slices;                 /* kernels on SLICES, where it runs if that is not -1 */
 } scene;
 
 static const scene scenes[] = {
-    {"batch", 2, 3, 45000, false, false, true, 5, 5, 3, 0, 1, TN_F32},
-    {"batch, a function behind it", 3, 2, 23333, false, true, true, 5, 7, 3, 0, 1, TN_F32},
-    {"group", 2, 64, 1200, true, true, true, 7, -1, 3, 0, 1, TN_F32},
-    {"group, far from zero", 3, 5, 14001, true, false, true, 5, 6, 1e4, 0, 0.5, TN_F32},
-    {"group, channels far from each other", 3, 5, 14001, true, false, true, 5, 6, -2000, 1000, 1, TN_F32},
-    {"group of f16", 3, 5, 14001, true, false, true, 5, 6, 500, 8, 16, TN_F16},
-    {"group of bf16", 2, 7, 10007, true, false, true, 5, 6, 50, -2, 16, TN_BF16},
-    {"group, rows that groups keep, but weights'", 221, 3, 300, true, false, true, 5, 3, 3, 0, 1, TN_F32},
-    {"rows alone", 2, 2, 33333, true, false, false, 3, 6, 3, 0, 1, TN_F32},
-    {"kept", 2, 3, 1000, false, false, true, 5, 1, 3, 0, 1, TN_F32},
+    {"batch", 2, 3, 45000, false, false, true, 5, 5, 3, 0, 1, TN_F32, -1},
+    {"batch, a function behind it", 3, 2, 23333, false, true, true, 5, 7, 3, 0, 1, TN_F32, -1},
+    {"group", 2, 64, 1200, true, true, true, 7, -1, 3, 0, 1, TN_F32, -1},
+    {"group, far from zero", 3, 5, 14001, true, false, true, 5, 6, 1e4, 0, 0.5, TN_F32, -1},
+    {"group, channels far from each other", 3, 5, 14001, true, false, true, 5, 6, -2000, 1000, 1, TN_F32, -1},
+    {"group of f16", 3, 5, 14001, true, false, true, 5, 6, 500, 8, 16, TN_F16, -1},
+    {"group of bf16", 2, 7, 10007, true, false, true, 5, 6, 50, -2, 16, TN_BF16, -1},
+    {"group, rows that groups keep, but weights'", 221, 3, 300, true, false, true, 5, 3, 3, 0, 1, TN_F32, -1},
+    {"rows alone", 2, 2, 33333, true, false, false, 3, 6, 3, 0, 1, TN_F32, -1},
+    {"group, one sample", 1, 3, 140001, true, false, true, -1, -1, 3, 0, 1, TN_F32, 7},
+    {"kept", 2, 3, 1000, false, false, true, 5, 1, 3, 0, 1, TN_F32, -1},
 };
 enum { SCENES = sizeof scenes / sizeof *scenes, DRAWN = 6, X = 0, W, B, DY, INPUTS, OUTPUTS = 4 };
 
@@ -177,7 +179,10 @@ static void compare(const scene *s, const char *device) {
   }
   results should = judge(s, in), is = make_results(s);
   int is_planned = run(s, device, in, &is);
-  int planned = !strcmp(device, GROUPS) ? s->kernels : !strcmp(device, LAUNCHES) ? s->parts : -1;
+  int planned = !strcmp(device, GROUPS)     ? s->kernels
+                : !strcmp(device, LAUNCHES) ? s->parts
+                : !strcmp(device, SLICES)   ? s->slices
+                                            : -1;
   if (planned >= 0 && is_planned != planned)
     fail_msg("%s: %d kernels on %s, should be %d", s->name, is_planned, device, planned);
   for (int i = 0; i < (s->weighted ? OUTPUTS : 2); i++) {
@@ -196,6 +201,8 @@ static void test_norms(void **state) {
   (void)state;
   for (int i = 0; i < SCENES; i++) compare(&scenes[i], device_or(GROUPS));
   for (int i = 0; i < SCENES; i++) compare(&scenes[i], device_or(LAUNCHES));
+  for (int i = 0; i < SCENES; i++)
+    if (scenes[i].slices >= 0) compare(&scenes[i], device_or(SLICES));
 }
 
 static int64_t below(uint64_t *state, int64_t n) { return (int64_t)((drawn(state) + 1) / 2 * (double)n) % n; }
@@ -205,7 +212,7 @@ static void drawn_norms(void **state) {
   uint64_t seed = 20261129;
   (void)state;
   for (int i = 0; i < DRAWN; i++) {
-    scene s = {.name = "drawn", .kernels = -1, .parts = -1, .weighted = true, .mean = 100 * drawn(&seed)};
+    scene s = {.name = "drawn", .kernels = -1, .parts = -1, .slices = -1, .weighted = true, .mean = 100 * drawn(&seed)};
     s.n = 1 + below(&seed, 4);
     s.c = 1 + below(&seed, 9);
     s.group = below(&seed, 3) > 0;
