@@ -92,8 +92,18 @@ bool tn__columns_suffice(const tn__target *t, double columns, double elements) {
   return !t->group || kept || columns <= (double)t->units || columns >= (double)t->units * in_step * WAITING_GROUPS;
 }
 
-/* On devices of many threads: is a reduction below another one's loop left to enough of them?  Those of the outputs
- * share such work out, also where the kernel's outputs want it, too; a few short rows one thread may take. */
+/* Does n reduce columns, whose elements lie apart in memory? */
+/* a choice: either is right */
+static bool lies_across(tn__fuse *f, const tn_node *n) {
+  const double *stride = tn__info_of(f, n->src[0])->stride;
+  for (uint32_t i = 0; i < n->nint; i++)
+    if (!tn__is_int_const(n->src[0]->dim[n->ints[i]], 1) && stride[n->ints[i]] <= 1) return false;
+  return true;
+}
+
+/* Is a reduction below another one's loop left to enough threads?  Those of the outputs share such work out, also where
+ * the kernel's outputs want it, too; of many threads, one may take a few short rows.  Where threads are few, only a few
+ * long rows are too much for one: as a kernel of their own they are cut into parts, if they lie along memory. */
 /* a choice: either is right */
 static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, double outputs) {
   const tn__target *t = &f->dev->target;
@@ -101,6 +111,8 @@ static bool stays_parallel(tn__fuse *f, const tn_node *n, const tn__demand *d, d
   for (int i = tn__demand_last(f, in, d->k); i >= 0; i = in->want.v[i].before)
     if (in->want.v[i].env == f->seeds.v[d->k].env) return true;
   bool rows = tn__is_reduction(n) && n->op != OP_CONTRACT;
+  if (!t->group && rows && tn__extents(d->env, ~0u) < MIN_PARALLEL && tn__terms_of(n) >= TN__SPLIT_WORK)
+    return lies_across(f, n);
   if (!t->group || !rows || outputs >= (double)t->units * tn__usual_group(t)) return true;
   return tn__terms_of(n) <= SHORT_ROW && tn__extents(d->env, ~0u) * tn__terms_of(n) <= SMALL_NEST;
 }
@@ -279,15 +291,6 @@ static double row_of(const tn__seed *g, double turns) {
   double once = turns;
   while (g->longest > 1 && once > g->longest) once /= g->longest;
   return fmax(g->longest, once == g->longest ? once : turns);
-}
-
-/* Does n reduce columns, whose elements lie apart in memory? */
-/* a choice: either is right */
-static bool lies_across(tn__fuse *f, const tn_node *n) {
-  const double *stride = tn__info_of(f, n->src[0])->stride;
-  for (uint32_t i = 0; i < n->nint; i++)
-    if (!tn__is_int_const(n->src[0]->dim[n->ints[i]], 1) && stride[n->ints[i]] <= 1) return false;
-  return true;
 }
 
 /* Is n a reduction of columns that the kernel then goes through again, and does a group for some of them not do?  By

@@ -241,11 +241,14 @@ static bool depends(tn__fuse *f, int of, uint32_t above) {
   return false;
 }
 
-/* A kernel cannot load what it is storing: may n be computed wherever else in kernel k it is wanted? */
+/* A kernel cannot load what it is storing: may n, or the reduction that it is a copy of, be computed wherever else in
+ * kernel k it is wanted? */
 /* a choice: no is right */
 static bool fits_again(tn__fuse *f, tn_node *n, const tn__info *in, int k) {
-  for (int i = tn__demand_last(f, in, k); tn__is_reduction(n) && i >= 0; i = in->want.v[i].before)
-    if (!tn__fuse_fits(f, n, &in->want.v[i])) return false;
+  tn_node *made = n;
+  while (n->op == OP_CONTIG && (made == n || made->op == OP_RESHAPE)) made = made->src[0];
+  for (int i = tn__demand_last(f, in, k); tn__is_reduction(made) && i >= 0; i = in->want.v[i].before)
+    if (!tn__fuse_fits(f, made, &in->want.v[i])) return false;
   return true;
 }
 

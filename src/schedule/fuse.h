@@ -88,6 +88,8 @@ typedef struct tn__seed { /* a kernel in the making */
   uint32_t aim;             /* the last search for what it writes */
 } tn__seed;
 
+static inline bool tn__seed_reduces(const tn__seed *g) { return g->chain.n || g->loops > g->env->nsrc; }
+
 typedef struct tn__fuse {
   tn_ctx *c;
   tn__arena *a;

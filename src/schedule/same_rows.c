@@ -11,6 +11,7 @@ enum {
   MAX_TRIES = 16,               /* kernels that one is tried to be joined with */
   COLUMN_SHARES = 32,           /* vectors of columns, at least, and */
   COLUMN_ARRAYS = 4,            /* that columns are loaded from, and stored to, at the same time */
+  SMALL_PART = 16,              /* of what kernels go through: too little to join them for */
   MAX_SIZE = 2 * TN__MAX_KERNEL /* nodes: so long a kernel is worth a reading of everything */
 };
 
@@ -138,8 +139,6 @@ static bool are_many(tn__fuse *f, const tn__depends *d, const tn__remake *p, dou
   return f->c->mode != TN_MODE_STRICT && tn__row_is_kept(t, beside * row) && tn__launches_decide(t, most.elements);
 }
 
-static bool reduces(const tn__seed *g) { return g->chain.n || g->loops > g->env->nsrc; }
-
 /* Would a group, for a row of one kernel, go through several of the other's outputs, each of which is a reduction? */
 /* a choice: either is right */
 static bool are_uneven(tn__fuse *f, const tn__depends *d, const tn__remake *p, uint32_t of_a, uint32_t of_b) {
@@ -157,7 +156,8 @@ static bool match_rows(tn__fuse *f, const tn__depends *d, tn__remake *p, uint32_
   if (!match_ranges(f, p) || !rows_of(f, p, p->a, &of_a) || !rows_of(f, p, p->b, &of_b)) return false;
   if (of_a && of_b && of_a != of_b) return false;
   *rows = of_a | of_b;
-  if (!*rows && reduces(tn__seed_of(f, p->a)) && reduces(tn__seed_of(f, p->b))) *rows = all_of(p->env);
+  bool both = tn__seed_reduces(tn__seed_of(f, p->a)) && tn__seed_reduces(tn__seed_of(f, p->b));
+  if (!*rows && both) *rows = all_of(p->env);
   for (uint32_t i = 0; i < p->env->nsrc; i++) {
     if (!(*rows >> i & 1)) continue;
     row[n++] = p->env->src[i];
@@ -216,11 +216,11 @@ static bool inline_place(tn__fuse *f, tn__remake *p, tn_node *n, tn__info *in, t
   return true;
 }
 
-static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double rows) {
+static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double more) {
   tn_node *n = f->order.v[at];
   tn__info *in = &f->info[at];
   bool theirs = in->kernel == p->a || in->kernel == p->b;
-  if (in->buf >= 0 && tn__numel_guess(n) > rows && tn__remake_demands(f, in, p->b))
+  if (in->buf >= 0 && tn__numel_guess(n) > more && tn__remake_demands(f, in, p->b))
     p->shares |= in->kernel == p->a || (!theirs && tn__remake_demands(f, in, p->a));
   if (in->buf >= 0 && !theirs) return true;
   bool good = true;
@@ -230,11 +230,15 @@ static bool visit(tn__fuse *f, tn__remake *p, uint32_t at, double rows) {
   return good && tn__seed_of(f, p->k)->size <= MAX_SIZE;
 }
 
+/* Both share what is more than a number for each row; where no launches are spared by that, more than a small part of
+ * what they go through. */
 static bool walk(tn__fuse *f, tn__remake *p) {
-  double rows = 1;
+  double rows = 1, all = 1;
   for (uint32_t i = 0; i < p->rows->nsrc; i++) rows *= (double)tn__size_guess(p->rows->src[i]->src[0]);
+  for (uint32_t i = 0; i < p->env->nsrc; i++) all *= (double)tn__size_guess(p->env->src[i]->src[0]);
+  double more = f->dev->target.group ? rows : fmax(rows, all / SMALL_PART);
   while (p->todo.n)
-    if (!visit(f, p, tn__heap_pop(&p->todo), rows)) return false;
+    if (!visit(f, p, tn__heap_pop(&p->todo), more)) return false;
   return p->shares;
 }
 

@@ -105,7 +105,7 @@ tn_node *tn__schedule_moments(tn_ctx *c, tn_node *sink, const tn__target *t);
 /* exponentials.c: so where sums of exponentials about the greatest element of such rows do. */
 tn_node *tn__schedule_exponentials(tn_ctx *c, tn_node *sink, const tn__target *t);
 /* shared_sums.c: a pruned graph, and the same again, where sums over and across rows that no group keeps are made of
- * sums that one reading finds. */
+ * sums that one reading finds, as far as that is possible with the rows' means. */
 tn_node *tn__schedule_shared_sums(tn_ctx *c, tn_node *sink, const tn__target *t);
 /* scatter.c: a pruned graph, and the same again, where what is scattered is added up by many threads, on devices that
  * have them. */

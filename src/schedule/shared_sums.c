@@ -13,13 +13,27 @@
  * elements, and the sums are made of these few.
  *
  * A sum of several terms is taken apart only if that frees it of another sum, and only into terms that are rounded
- * themselves: what is left where they cancel each other is no better known than each of them. */
+ * themselves: what is left where they cancel each other is no better known than each of them.  So sum (x - m) stays as
+ * it is: as sum x - n m it would be off by the last bits of sum x.
+ *
+ * m, a row's mean, is known when all of the row has been read.  Where what is summed up together is a block of it that
+ * a group keeps, all that is made of x - m is read with x, about the block's own mean p:
+ *
+ *   sum of (x - m) y  =  over all blocks the sum of  sum (x - p) y  +  (p - m) sum y
+ *
+ * and so on for products of several such.  That holds for any p and m, so that how these are rounded does not count,
+ * and p - m is exact if they are close.  What is rounded is, in each of both parts, at most the block's norm of x - m
+ * times that of y, since sum (x - m)^2 = sum (x - p)^2 + n (p - m)^2: as much as bounds it in the one sum, which others
+ * take, too (of dy and of dy times the normalised row).
+ *
+ * Sums that launches take longer for than memory count as well, if they are longer than what a group keeps: lowering
+ * cuts those into blocks, and each that is made of another is a launch more. */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 #include "tensor/operands.h"
 
 enum {
-  MAX_TERMS = 4,   /* of a sum */
+  MAX_TERMS = 8,   /* of a sum */
   MAX_FACTORS = 8, /* of a term */
   MAX_SUMS = 8,    /* made of the same ones */
   MAX_TRIES = 32,  /* sums that one is tried to be joined with, */
@@ -245,31 +259,6 @@ static bool level_of_terms(const terms *of, uint32_t together, uint32_t *level) 
   return true;
 }
 
-static bool take_apart(const search *q, const group *g, one_sum *m) {
-  terms apart = {0};
-  uint32_t whole, other;
-  m->of = (terms){0};
-  bool good = add_terms(q, &g->space, m->sum->src[0], m->along, false, false, &m->of, 0) &&
-              level_of_terms(&m->of, g->together, &whole);
-  bool better = add_terms(q, &g->space, m->sum->src[0], m->along, true, false, &apart, 0) &&
-                level_of_terms(&apart, g->together, &other) && (!good || other < whole);
-  if (better) m->of = apart;
-  return good || better;
-}
-
-/* ---- which sums ---- */
-
-/* a choice: either is right */
-static bool is_large(const search *q, const tn_node *n) {
-  if (n->op != OP_SUM || !tn__is_float(n->dtype) || tn__dtype_acc(n->dtype) != n->dtype) return false;
-  return are_known(n->src[0]) && !tn__launches_decide(q->t, tn__numel_guess(n->src[0]));
-}
-
-/* a choice: either is right */
-static bool is_kept(const search *q, const tn_node *n) {
-  return tn__row_is_kept(q->t, tn__numel_guess(n->src[0]) / tn__numel_guess(n));
-}
-
 /* What has fewer large sums below it is not looked at. */
 static bool is_made_of(const search *q, tn_node *x, const tn_node *sum) {
   tn__arena *a = &q->c->scratch;
@@ -289,6 +278,86 @@ static bool is_made_of(const search *q, tn_node *x, const tn_node *sum) {
   }
   tn__arena_rewind(a, work);
   return found;
+}
+
+static uint32_t list_axes(uint32_t set, int64_t *axes) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; set >> i; i++)
+    if (set >> i & 1) axes[n++] = i;
+  return n;
+}
+
+/* The sums of x, in the space, over the axes that all have in common */
+static tn_node *sums_of(tn_ctx *c, const group *g, tn_node *x) {
+  int64_t axes[TN_MAX_RANK];
+  tn__dims own = dims_of(c, &g->space, all_of(&g->space) & ~g->together);
+  tn_node *v = tn__reduce(c, OP_SUM, x, axes, list_axes(g->together, axes));
+  return tn__op1(c, OP_CONTIG, tn__reshape(c, v, own.d, own.rank));
+}
+
+/* a choice: either is right */
+static bool is_kept(const search *q, const tn_node *n) {
+  return tn__row_is_kept(q->t, tn__numel_guess(n->src[0]) / tn__numel_guess(n));
+}
+
+/* Is f the elements of one of the group's sums, of rows in several blocks, less what is made of that sum?  Then it is
+ * by[0], these less the mean of their block, and by[1], that mean less the same. */
+/* a choice: no is right */
+static bool is_about_mean(const search *q, const group *g, const factor *f, factor by[2]) {
+  double n = elements_along(&g->space, g->together);
+  if (!q->t->group || f->x->op != OP_ADD || !tn__row_is_kept(q->t, n)) return false;
+  for (uint32_t i = 0; i < 2 * g->n; i++) {
+    tn_node *sum = g->v[i / 2].sum, *x = f->x->src[i % 2], *less = f->x->src[1 - i % 2];
+    bool in_blocks = g->v[i / 2].along != g->together && !is_kept(q, sum);
+    if (!in_blocks || x != in_space(q->c, &g->space, sum->src[0], 0)) continue;
+    if ((g->together & ~same_along(&g->space, less, 0)) || !is_made_of(q, less, sum)) continue;
+    tn_node *mean = tn__expand(q->c, tn__op2_num(q->c, OP_DIV, sums_of(q->c, g, x), n), x->dim);
+    by[0] = by[1] = *f;
+    by[0].x = tn__sub(q->c, x, mean);
+    by[1].x = tn__add(q->c, mean, less);
+    by[1].same = same_along(&g->space, by[1].x, 0);
+    return true;
+  }
+  return false;
+}
+
+/* Each term with such factors becomes two.  False: they are too many. */
+static bool take_about_means(const search *q, const group *g, terms *of) {
+  factor by[2];
+  for (uint32_t i = 0; i < of->n; i++)
+    for (uint32_t k = 0; k < of->v[i].n; k++) {
+      if (of->v[i].v[k].under || !is_about_mean(q, g, &of->v[i].v[k], by)) continue;
+      if (of->n == MAX_TERMS) return false;
+      of->v[of->n] = of->v[i];
+      of->v[i].v[k] = by[0];
+      of->v[of->n++].v[k] = by[1];
+    }
+  return true;
+}
+
+static bool take_apart(const search *q, const group *g, one_sum *m) {
+  terms apart = {0};
+  uint32_t whole, other;
+  m->of = (terms){0};
+  bool good = add_terms(q, &g->space, m->sum->src[0], m->along, false, false, &m->of, 0) &&
+              level_of_terms(&m->of, g->together, &whole);
+  bool better = add_terms(q, &g->space, m->sum->src[0], m->along, true, false, &apart, 0) &&
+                level_of_terms(&apart, g->together, &other) && (!good || other < whole);
+  if (better) m->of = apart;
+  return (good || better) && take_about_means(q, g, &m->of);
+}
+
+/* ---- which sums ---- */
+
+/* Do launches take longer than memory for all that it adds up? */
+/* a choice: either is right */
+static bool are_few(const search *q, const tn_node *n) { return tn__launches_decide(q->t, tn__numel_guess(n->src[0])); }
+
+/* a choice: either is right */
+static bool is_large(const search *q, const tn_node *n) {
+  if (n->op != OP_SUM || !tn__is_float(n->dtype) || tn__dtype_acc(n->dtype) != n->dtype) return false;
+  double all = tn__numel_guess(n->src[0]);
+  return are_known(n->src[0]) && (!are_few(q, n) || (q->t->group && !tn__row_is_kept(q->t, all)));
 }
 
 /* Is anything that they add up together made of the sum? */
@@ -319,7 +388,9 @@ static bool add_sum(const search *q, group *g, tn_node *n) {
       for (uint32_t k = first[m->sum->ints[a]]; k < first[m->sum->ints[a] + 1]; k++) m->along |= 1u << k;
     to.together &= m->along;
   }
-  if (to.n > 1 && to.v[to.n - 1].along != to.v[0].along && !(to.v[to.n - 1].along & ~to.v[0].along)) return false;
+  const one_sum *last = &to.v[to.n - 1];
+  bool within = last->along != to.v[0].along && !(last->along & ~to.v[0].along);
+  if (within && q->t->group) return false; /* as sums of blocks are, which one reading finds (moments.c) */
   for (uint32_t i = 0; i < to.n; i++) {
     if (!take_apart(q, &to, &to.v[i])) return false;
     nterms += to.v[i].of.n;
@@ -337,29 +408,33 @@ static bool are_near(const search *q, const tn_node *a, const tn_node *b) {
   return x <= y + NEAR_LEVELS && y <= x + NEAR_LEVELS && tn__numel_guess(a->src[0]) == tn__numel_guess(b->src[0]);
 }
 
+static bool is_in(const group *g, const tn_node *sum) {
+  bool inside = false;
+  for (uint32_t k = 0; k < g->n; k++) inside |= g->v[k].sum == sum;
+  return inside;
+}
+
 /* Is another sum made of one of the group, whose rows a group of threads then goes through in any case? */
 /* a choice: either is right */
 static bool is_gone_on_with(const search *q, const group *g, const tn_node *sum) {
   for (uint32_t i = 0; i < q->sums.n; i++) {
     const tn_node *other = q->sums.v[i];
-    bool inside = false;
-    for (uint32_t k = 0; k < g->n; k++) inside |= g->v[k].sum == other;
-    if (!inside && are_near(q, sum, other) && is_made_of(q, other->src[0], sum)) return true;
+    if (!is_in(g, other) && are_near(q, sum, other) && is_made_of(q, other->src[0], sum)) return true;
   }
   return false;
 }
 
 /* Would several of them go through everything one after the other?  Over other axes each does, unless groups keep the
- * rows of both, or go on with those of one; over the same axes where one is made of another, if no group keeps these
- * rows. */
+ * rows of both, or go on with those of one (which does not count where launches take longer); over the same axes where
+ * one is made of another, if no group keeps these rows. */
 /* a choice: no is right */
 static bool is_worth_it(const search *q, const group *g) {
   for (uint32_t i = 0; i < g->n; i++)
     for (uint32_t k = 0; k < g->n; k++) {
       const one_sum *a = &g->v[i], *b = &g->v[k];
-      if (is_kept(q, a->sum)) continue;
-      if (a->along == b->along ? is_made_of(q, a->sum->src[0], b->sum)
-                               : !is_kept(q, b->sum) || !is_gone_on_with(q, g, b->sum))
+      bool same = a->along == b->along;
+      if (is_kept(q, a->sum) || (!same && are_few(q, a->sum))) continue;
+      if (same ? is_made_of(q, a->sum->src[0], b->sum) : !is_kept(q, b->sum) || !is_gone_on_with(q, g, b->sum))
         return true;
     }
   return false;
@@ -367,17 +442,20 @@ static bool is_worth_it(const search *q, const group *g) {
 
 /* a choice: no is right */
 static bool find_group(const search *q, tn_node *n, group *g) {
-  int tries = 0;
   *g = (group){0};
   if (is_kept(q, n) || tn__map_getp(&q->stored, n)) return false;
   for (uint32_t i = 0; i < n->src[0]->rank; i++)
     if (size_of(n->src[0], i) > 1) g->space.size[g->space.rank++] = size_of(n->src[0], i);
   if (!add_sum(q, g, n)) return false;
-  for (uint32_t i = 0; i < q->sums.n && tries < MAX_TRIES; i++) {
-    tn_node *other = q->sums.v[i];
-    if (other == n || tn__map_getp(&q->stored, other) || !are_near(q, n, other)) continue;
-    add_sum(q, g, other);
-    tries++;
+  for (uint32_t before = 0; g->n > before;) { /* others may fit once all have fewer axes in common */
+    before = g->n;
+    int tries = 0;
+    for (uint32_t i = 0; i < q->sums.n && tries < MAX_TRIES; i++) {
+      tn_node *other = q->sums.v[i];
+      if (is_in(g, other) || tn__map_getp(&q->stored, other) || !are_near(q, n, other)) continue;
+      add_sum(q, g, other);
+      tries++;
+    }
   }
   return g->n > 1 && is_worth_it(q, g);
 }
@@ -414,13 +492,6 @@ static tn_node *narrowed(tn_ctx *c, const group *g, tn_node *x) {
   return tn__shrink(c, x, begin, size.d, NULL);
 }
 
-static uint32_t list_axes(uint32_t set, int64_t *axes) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; set >> i; i++)
-    if (set >> i & 1) axes[n++] = i;
-  return n;
-}
-
 /* Sums, and what replaces them */
 typedef struct replaced {
   tn_node *old[MAX_SUMS], *by[MAX_SUMS];
@@ -429,11 +500,14 @@ typedef struct replaced {
 
 /* The term, added up over the axes that all have in common.  Factors behind it may be made of others of the sums. */
 static tn_node *value_of(tn_ctx *c, const group *g, const term *t, const replaced *r) {
-  int64_t axes[TN_MAX_RANK];
-  uint32_t n = list_axes(g->together, axes);
-  tn__dims own = dims_of(c, &g->space, all_of(&g->space) & ~g->together);
-  tn_node *v = tn__reduce(c, OP_SUM, product_of(c, g, t), axes, n);
-  v = tn__op1(c, OP_CONTIG, tn__reshape(c, v, own.d, own.rank));
+  tn_node *v = product_of(c, g, t);
+  if (v) {
+    v = sums_of(c, g, v);
+  } else { /* nothing is left to be summed up: so often there is what stands behind */
+    tn__dims own = dims_of(c, &g->space, all_of(&g->space) & ~g->together);
+    v = tn__const_num(c, t->v[0].x->dtype, elements_along(&g->space, g->together));
+    v = tn__scalar_to(c, v, own.d, own.rank);
+  }
   for (uint32_t i = 0; i < t->n; i++) {
     if (!stands_behind(&t->v[i], g->together)) continue;
     tn_node *x = tn__substitute(c, narrowed(c, g, t->v[i].x), r->old, r->by, r->n);

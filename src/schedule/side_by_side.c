@@ -24,7 +24,9 @@ static bool may_join(const tn__fuse *f, int a, int b, const tn_node *shared) {
       x->loops + y->loops > TN__MAX_LOOPS)
     return false;
   bool few = x->few || y->few;
-  bool alike = !x->chain.n == !y->chain.n, long_read = t->group && !tn__launches_decide(t, tn__numel_guess(shared));
+  double read = tn__numel_guess(shared);
+  bool alike = !x->chain.n == !y->chain.n, rows = tn__seed_reduces(x) && tn__seed_reduces(y) && read >= TN__SPLIT_WORK;
+  bool long_read = t->group && (rows || !tn__launches_decide(t, read));
   if (!alike && (!long_read || nests(x) || nests(y))) return false;
   if (few && x->terms != y->terms) return false;
   if (x->chain.n && tn__leaves_units(f, tn__extents(x->env, x->chain.v[0]), x->longest, y->longest)) return false;
@@ -79,17 +81,18 @@ static void mark_some(tn__fuse *f, tn__depends *d, const kernels *r, uint32_t fi
   tn__depends_mark(f, d, a, from, to);
 }
 
-/* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write.
- * `readers`: of the value at a position; a joins them. */
+/* Kernel a takes in those before it that read something that it reads, too, at least as large as what they write, or,
+ * where that is one number each, long enough to be cut into parts.  `readers`: of the value at a position; a joins
+ * them. */
 static void join_readers(tn__fuse *f, tn__depends *d, kernels *readers, int a, int *now) {
   const tn__seed *g = &f->seeds.v[a];
-  if (g->alone || !g->env->nsrc) return;
+  if (g->alone) return;
   double volume = tn__extents(g->env, ~0u);
   for (uint32_t i = 0; i < d->loads.v[a].n; i++) { /* more, once it has taken in another */
     uint32_t at = d->loads.v[a].v[i];
     const tn_node *shared = f->order.v[at];
     kernels *r = &readers[at];
-    if (tn__numel_guess(shared) < volume) continue;
+    if (tn__numel_guess(shared) < (g->env->nsrc ? volume : (double)TN__SPLIT_WORK)) continue;
     uint32_t first = tidy(f, r);
     mark_some(f, d, r, first, a, shared);
     for (uint32_t j = first; j < r->n; j++) {
