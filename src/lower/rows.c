@@ -466,16 +466,19 @@ static tn_node *keep_row(tn__lowering *lo, const tn__ranges *r, const loop *l, t
   return next ? with_store(c, body, next) : body;
 }
 
+/* Bytes of a row that is sent for: this one's, and the next one's */
+static size_t sent_bytes(const row *w) { return 2 * row_bytes(w->at[0], w->range[0], NULL); }
+
 /* The loop in whose turns the row is sent for, one ahead, on a device that copies while the threads compute; NULL: it
- * is not.  *bytes: of all such. */
+ * is not.  *bytes: of all such; left: of the group's memory, beside what it takes to keep the row. */
 /* a choice: no is right */
-static tn_node *sent_in(const tn__target *target, const tn__ranges *r, const row *w, size_t *bytes) {
+static tn_node *sent_in(const tn__target *target, const tn__ranges *r, const row *w, size_t left, size_t *bytes) {
   const tn_node *n = w->at[0];
   tn_node *turn = target->copies && n->op == OP_LOAD && n->nsrc == 2 && !tn__level_of(r, n) ? row_loop_of(r, n) : NULL;
   if (!turn) return NULL;
-  size_t more = 2 * row_bytes(n, w->range[0], NULL),
+  size_t more = sent_bytes(w),
          room = target->shared / 8 * 7 / (size_t)tn__groups_of_unit(target, tn__extent(w->range[0]));
-  if (*bytes + more > room) return NULL;
+  if (*bytes + more > room || more > left) return NULL;
   *bytes += more;
   return turn;
 }
@@ -532,11 +535,12 @@ tn_node *tn__keep_rows(tn__lowering *lo, tn_node *body) {
     tn__ranges_find(lo->c, lo->a, body, &r);
     describe(lo->a, &r, l);
     if (!find_row(lo, &has, &r, l, &w) || !keeps_in_registers(lo, &r, &w, rows, &most)) break;
-    tn_node *turn = sent_in(target, &r, &w, &sent);
+    size_t own = target->group ? shared_bytes(&has, w.at[0], w.range[0], w.lane) : 0;
+    tn_node *turn = sent_in(target, &r, &w, has.shared - own, &sent);
     tn__sb_printf(&lo->note, " %s(%s)", turn ? "ahead" : "row", tn__ops[w.at[0]->op].text);
     if (target->group) {
       has.kept -= row_bytes(w.at[0], w.range[0], w.lane);
-      has.shared -= shared_bytes(&has, w.at[0], w.range[0], w.lane);
+      has.shared -= own + (turn ? sent_bytes(&w) : 0);
     }
     body = keep_row(lo, &r, l, body, &w, turn);
   }

@@ -693,6 +693,31 @@ static void rows_of_parts(void **state) {
   }
 }
 
+/* Rows that are sent for one ahead, kept, and summed up over all of them: gradients of cosine distances, of rows of
+ * drawn lengths.  Beside what is held of the columns there is room for two of a row, and for it as it is kept. */
+static void rows_ahead(void **state) {
+  const int along = 1, across = 0;
+  graph_dice dice = {.state = 11};
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  (void)state;
+  assert_non_null(c);
+  for (int i = 0; i < 12; i++) tn_scope(c) {
+      tn_dim n = i ? 64 + graph_roll(&dice, 1000) : 511, x_shape[] = {6300, n}, y_shape[] = {8258, n};
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *x = tn_program_input(p, "x", TN_F32, x_shape, 2), *y = tn_program_input(p, "y", TN_F32, y_shape, 2),
+                *by = tn_program_input(p, "by", TN_F32, (tn_dim[]){6300, 8258}, 2), *grad[2];
+      tn_tensor *turned = tn_transpose(y, 0, 1), *of_x = tn_sum(tn_square(x), &along, 1, true),
+                *of_y = tn_sum(tn_square(turned), &across, 1, true);
+      tn_tensor *distance = tn_mul(tn_matmul(x, turned), tn_rsqrt(tn_add_scalar(tn_mul(of_x, of_y), 1e-6)));
+      assert_int_equal(tn_program_output(p, "distance", distance), TN_OK);
+      assert_int_equal(tn_grad(tn_sum(tn_mul(distance, by), NULL, 0, false), 2, (tn_tensor *[]){x, y}, grad), TN_OK);
+      assert_int_equal(tn_program_output(p, "x'", grad[0]), TN_OK);
+      assert_int_equal(tn_program_output(p, "y'", grad[1]), TN_OK);
+      if (tn_program_end(p) != TN_OK) fail_msg("rows of %d: %s", (int)n, tn_last_error(c)->text);
+    }
+  tn_ctx_close(c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(loads_one_by_one), cmocka_unit_test(even_shares),
                                      cmocka_unit_test(shapes), cmocka_unit_test(beside_stores),
@@ -703,7 +728,7 @@ int main(void) {
                                      cmocka_unit_test(patches_and_packs), cmocka_unit_test(strewn),
                                      cmocka_unit_test(owners), cmocka_unit_test(small),
                                      cmocka_unit_test(rows_of_few), cmocka_unit_test(in_turn),
-                                     cmocka_unit_test(blocks_across),
-                                     cmocka_unit_test(rows_of_parts)};
+                                     cmocka_unit_test(blocks_across), cmocka_unit_test(rows_of_parts),
+                                     cmocka_unit_test(rows_ahead)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
