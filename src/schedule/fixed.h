@@ -1,6 +1,6 @@
 /* Sums by index as whole numbers of 64 bits, which are the same in any order, so that all updates are added at once,
- * and no two runs differ.  Prefix tn__fixed_, tn__scaled_, tn__exact_, tn__rank.  They are kept in one of two forms, by place or
- * by the rank of the places that any update goes to; which takes less is up to who asks. */
+ * and no two runs differ.  Prefix tn__fixed_, tn__scaled_, tn__exact_, tn__rank.  They are kept by place or by the rank
+ * of the places that any update goes to; which takes less is up to who asks. */
 #ifndef TN_SCHEDULE_FIXED_H
 #define TN_SCHEDULE_FIXED_H
 #include "device/target.h"
