@@ -9,7 +9,7 @@
 enum { LOCAL = 1 << 17, TURNS = 3 * 1024, TRIED = 256, SEEDS = 2, THOROUGH_SEEDS = 8, NUMBERS = 64 };
 enum { CUDA_WARP = 32 }; /* by the definition of the language */
 enum { FEW_STEPS = 30000, MOST_STEPS = 100000, LONG_STEPS = 1000000, CUT_STEPS = 24000000, THOROUGH_STEPS = 20000000,
-       LONG = 64, MERGE_STEPS = 64, /* of a thread that has no turn, and merges lanes with others */
+       LONG = 64, SHORT = 16, MERGE_STEPS = 64, /* of a thread that has no turn, and merges lanes with others */
        TEXT_STEPS = 64 };
 
 const char *const tn__readback_exempt[] = {"tn_tile_", NULL};
@@ -354,6 +354,17 @@ static void find_launch(reading *r) {
   }
 }
 
+/* Turns of a loop that fills registers of a thread, which shorter ones read: they are not cut short. */
+static int64_t longest_fill(const tn__kernel *k) {
+  int64_t most = 0;
+  for (uint32_t i = 0; i < k->nlocal; i++) {
+    const tn_node *x = k->local[i];
+    int64_t each = x && x->ints[1] > 0 ? x->src[0]->hi / x->ints[1] : 0;
+    if (each > most) most = each;
+  }
+  return most;
+}
+
 static tn__readback_result try_part(reading *r, const char *name) {
   const tn__kernel *k = r->s->kernel;
   tn__arena *a = &r->c->scratch;
@@ -377,8 +388,7 @@ static tn__readback_result try_part(reading *r, const char *name) {
                          .warp = r->s->language == TN__READ_CUDA ? CUDA_WARP : 1 << 20,
                          .begins = r->s->language == TN__READ_CUDA,
                          .why = r->why};
-  /* first those that cannot fill registers which shorter loops read */
-  static const int64_t cuts[] = {0, LONG, 16};
+  const int64_t fills = longest_fill(k), cuts[] = {0, LONG, fills > SHORT ? fills : SHORT};
   for (size_t cut = 0; cut < sizeof cuts / sizeof *cuts; cut++) {
     bool equal = true;
     r->cut = cuts[cut];

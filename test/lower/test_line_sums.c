@@ -121,7 +121,7 @@ static const program programs[] = {
     {"lines across", 5, 100, 77, 45, SOME_OUTSIDE, TN_F32, TN_I64, " lines(1x32)"},
     {"lines across by twos", 10, 100, 90, 70, DRAWN, TN_F32, TN_U8, " lines(1x32)"},
     {"lines across, whole", 1, 200, 160, 26, DRAWN, TN_F16, TN_I32, " lines(1x32)"},
-    {"long lines", 9, 20000, 1, 50, DRAWN, TN_F32, TN_I64, " lines(2x1)"},
+    {"long lines", 9, 10000, 1, 50, DRAWN, TN_F64, TN_I64, " lines(2x1)"},
     {"lines that no group holds", 4, 40000, 1, 50, DRAWN, TN_F32, TN_I64, NULL},
     {"few lines", 4, 30, 1, 20, DRAWN, TN_F32, TN_I64, NULL},
 };
