@@ -4,7 +4,6 @@
 #include "rewrite/rewrite.h"
 #include "schedule/fixed.h"
 #include "tensor/operands.h"
-#include "tensor/scan.h"
 #include "tensor/sort.h"
 #include <math.h>
 
@@ -30,9 +29,9 @@ static tn_node *shift_of(tn_ctx *c, tn_node *at) {
 
 tn_node *tn__exact_others(tn_ctx *c, const tn_node *places, tn_node *idx, tn_node *upd) {
   tn_node *words = tn__int(c, (places->hi + TN__OTHERS_WORD - 1) / TN__OTHERS_WORD);
-  tn_node *none = tn__literal_like(c, idx, -1), *in = tn__op2(c, OP_LT, none, idx);
-  in = tn__op2(c, OP_AND, in, tn__op2(c, OP_LT, idx, tn__literal_like(c, idx, (double)places->hi)));
-  tn_node *at = tn__where(c, in, tn__op2(c, OP_IDIV, idx, tn__literal_like(c, idx, TN__OTHERS_WORD)), none);
+  tn_node *none = tn__literal_like(c, idx, -1);
+  tn_node *at = tn__op2(c, OP_IDIV, idx, tn__literal_like(c, idx, TN__OTHERS_WORD));
+  at = tn__where(c, tn__are_places(c, idx, places), at, none);
   at = tn__where(c, tn__is_finite(c, upd), none, at);
   tn_node *shift = shift_of(c, idx), *below = tn__op2(c, OP_LT, upd, tn__literal_like(c, upd, 0));
   tn_node *bits = tn__where(c, below, tn__literal_like(c, shift, BELOW), tn__literal_like(c, shift, ABOVE));
@@ -41,12 +40,10 @@ tn_node *tn__exact_others(tn_ctx *c, const tn_node *places, tn_node *idx, tn_nod
   return tn__scatter_by(c, OP_OR, set, at, tn__op2(c, OP_SHL, bits, shift));
 }
 
-/* The word of each place is found by movements, so that places side by side are known to share it. */
 tn_node *tn__exact_others_of(tn_ctx *c, tn_node *others, tn_node *places) {
   tn__dims line = {.rank = 1, .d = {places}};
-  tn_node *dims[] = {others->dim[0], tn__int(c, TN__OTHERS_WORD)};
-  tn_node *word = tn__merge_axes(c, tn__expand(c, tn__add_axis(c, others, 1), dims), 0, 2);
-  word = tn__op2(c, OP_SHR, tn__first_of(c, word, 0, places), shift_of(c, tn__place(c, &line, 0)));
+  tn_node *word = tn__words_of_places(c, others, TN__OTHERS_WORD, places);
+  word = tn__op2(c, OP_SHR, word, shift_of(c, tn__place(c, &line, 0)));
   return tn__op2_bits(c, OP_AND, word, ABOVE | BELOW);
 }
 

@@ -37,10 +37,9 @@ tn_node *tn__scaled_sums(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_nod
 tn_node *tn__scaled_at_updates(tn_ctx *c, const tn__scaled *s, tn_node *places, tn_node *idx, tn_node *upd,
                                tn_node **place);
 
-/* Of f16 (exact.c): 2^-24 is the unit of all of them, and they are so many bits long in it.  May so many be added up in
- * words?  What updates count, f32
- * of whole numbers; where those that are not finite go: bits of each place in words of so many places, and those bits,
- * [places]; and sums[k], of i64, with such bits of each, as f32 */
+/* Of f16 (exact.c): 2^-24 is the unit of all of them, and they are so many bits long in it.  May so many updates be
+ * added up in words?  What updates count, f32 of whole numbers; where those that are not finite go: bits of each place,
+ * in words of so many places, and those bits, [places]; and sums[k], of i64, with such bits of each, as f32 */
 enum { TN__F16_LOWEST = -24, TN__F16_BITS = 40, TN__OTHERS_WORD = 16 };
 bool tn__is_exact_in_words(int64_t updates);
 tn_node *tn__exact_units(tn_ctx *c, tn_node *upd);
@@ -56,6 +55,11 @@ tn_node *tn__ranks_of(tn_ctx *c, const tn_node *places, tn_node *idx);
 /* ... and the ranks of these updates' places, [n], or of all places, [places], of i32; -1: no update goes there */
 tn_node *tn__ranks_at(tn_ctx *c, tn_node *ranks, tn_node *idx);
 tn_node *tn__ranks_of_places(tn_ctx *c, tn_node *ranks, tn_node *places);
+
+/* Which of idx[...] are places, of so many; and the word of each place, [places], where so many side by side share one:
+ * it is found by movements, so that they are known to */
+tn_node *tn__are_places(tn_ctx *c, tn_node *idx, const tn_node *places);
+tn_node *tn__words_of_places(tn_ctx *c, tn_node *words, int64_t each, tn_node *places);
 
 /* A kernel of these chains takes so much of a launch: it begins while the one before it ends, and some need not wait */
 #define TN__CHAINED 0.7

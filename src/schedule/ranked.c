@@ -47,9 +47,8 @@ static tn_node *bit_of(tn_ctx *c, tn_node *at) {
 
 tn_node *tn__ranks_of(tn_ctx *c, const tn_node *places, tn_node *idx) {
   tn_node *words = tn__int(c, (places->hi + BITS - 1) / BITS), *none = tn__literal_like(c, idx, -1);
-  tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx),
-                            tn__op2(c, OP_LT, idx, tn__literal_like(c, idx, (double)places->hi)));
-  tn_node *at = tn__where(c, inside, tn__op2(c, OP_IDIV, idx, tn__literal_like(c, idx, BITS)), none);
+  tn_node *at = tn__op2(c, OP_IDIV, idx, tn__literal_like(c, idx, BITS));
+  at = tn__where(c, tn__are_places(c, idx, places), at, none);
   tn_node *set = tn__scalar_to(c, tn__const_bits(c, TN_U32, 0), &words, 1);
   set = tn__scatter_by(c, OP_OR, set, at, bit_of(c, idx));
   tn_node *before = tn__scan(c, OP_SUM, tn__cast(c, bits_of(c, set), TN_I32), 0, true);
@@ -73,10 +72,18 @@ tn_node *tn__ranks_at(tn_ctx *c, tn_node *ranks, tn_node *idx) {
   return rank_in(c, tn__gather(c, ranks, at), bit_of(c, idx));
 }
 
-/* The word of each place is found by movements, so that places side by side are known to share it. */
+tn_node *tn__are_places(tn_ctx *c, tn_node *idx, const tn_node *places) {
+  return tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx),
+                 tn__op2(c, OP_LT, idx, tn__literal_like(c, idx, (double)places->hi)));
+}
+
+tn_node *tn__words_of_places(tn_ctx *c, tn_node *words, int64_t each, tn_node *places) {
+  tn_node *dims[] = {words->dim[0], tn__int(c, each)};
+  words = tn__merge_axes(c, tn__expand(c, tn__add_axis(c, words, 1), dims), 0, 2);
+  return tn__first_of(c, words, 0, places);
+}
+
 tn_node *tn__ranks_of_places(tn_ctx *c, tn_node *ranks, tn_node *places) {
   tn__dims line = {.rank = 1, .d = {places}};
-  tn_node *dims[] = {ranks->dim[0], tn__int(c, BITS)};
-  tn_node *word = tn__merge_axes(c, tn__expand(c, tn__add_axis(c, ranks, 1), dims), 0, 2);
-  return rank_in(c, tn__first_of(c, word, 0, places), bit_of(c, tn__place(c, &line, 0)));
+  return rank_in(c, tn__words_of_places(c, ranks, BITS, places), bit_of(c, tn__place(c, &line, 0)));
 }

@@ -288,9 +288,7 @@ static tn_node *places_in_memory(tn_ctx *c, const tn__scaled *s, const tn_node *
   int narrow = tn__narrow(places->hi + MOST_SPANS); /* the last span may end behind the last place */
   bool is_narrow = tn__size_of(idx->dtype) <= tn__size_of(narrow);
   if (tn__in_memory(c, idx) == idx && (is_narrow || s->spans < NARROWED)) return idx;
-  tn_node *inside = tn__op2(c, OP_AND, tn__op2(c, OP_LE, tn__literal_like(c, idx, 0), idx),
-                            tn__op2(c, OP_LT, idx, tn__literal_like(c, idx, (double)places->hi)));
-  tn_node *place = tn__cast(c, tn__where(c, inside, idx, tn__literal_like(c, idx, -1)), narrow);
+  tn_node *place = tn__cast(c, tn__where(c, tn__are_places(c, idx, places), idx, tn__literal_like(c, idx, -1)), narrow);
   place = tn__op1(c, OP_CONTIG, place);
   return s->spans < NARROWED ? tn__cast(c, place, idx->dtype) : place;
 }

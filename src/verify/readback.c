@@ -388,7 +388,7 @@ static tn__readback_result try_part(reading *r, const char *name) {
                          .warp = r->s->language == TN__READ_CUDA ? CUDA_WARP : 1 << 20,
                          .begins = r->s->language == TN__READ_CUDA,
                          .why = r->why};
-  const int64_t fills = longest_fill(k), cuts[] = {0, LONG, fills > SHORT ? fills : SHORT};
+  const int64_t fills = part->group ? longest_fill(k) : 0, cuts[] = {0, LONG, fills > SHORT ? fills : SHORT};
   for (size_t cut = 0; cut < sizeof cuts / sizeof *cuts; cut++) {
     bool equal = true;
     r->cut = cuts[cut];

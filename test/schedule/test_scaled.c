@@ -210,7 +210,7 @@ static void test_drawn(void **s) {
           if (dtypes[t] == TN_F32) expect_same(&x, &other, "another form");
         }
   const int all = (int)(sizeof sizes / sizeof *sizes) * (2 * EXACT + FORMS) * 3;
-  if (!is_sampled()) assert_in_range(of_one, all / 3, all - all / 4);
+  if (!is_sampled()) assert_in_range(of_one, all / 3, all - all / 6); /* both are drawn, whatever the seed */
 }
 
 /* What goes to one place, and what comes of it; repeat: the first of them so many times */
