@@ -264,17 +264,20 @@ static bool is_short_fetched(const tn__survey *p, uint32_t j) {
   return fetched && work <= LITTLE_WORK;
 }
 
-/* Do updates follow each other in loops inside of x?  Lanes of x would each be another line, of which all is fetched one
+/* Do updates follow each other in a loop inside of j?  Lanes of j would each be another line, of which all is fetched one
  * by one. */
 /* a choice: either is right */
 static bool is_around_updates(const tn__survey *p, uint32_t j) {
-  bool ordered = false, around = false;
-  for (uint32_t k = 0; k < p->r.n; k++) ordered |= tn__axis_of(p->r.range[k]) == AX_ORDER;
-  for (uint32_t i = 0; i < p->r.order.n && ordered; i++) {
-    const tn_node *n = p->r.order.v[i];
-    around |= n->op == OP_STOREADD && (tn__own_of(&p->r, n) >> j & 1);
+  uint64_t inside = 0;
+  for (uint32_t k = 0; k < p->r.n; k++) {
+    const tn_node *turn = p->r.range[k];
+    if (tn__axis_of(turn) == AX_ORDER && tn__id_of(turn) > tn__id_of(p->r.range[j])) inside |= 1ull << k;
   }
-  return around;
+  for (uint32_t i = 0; i < p->r.order.n && inside; i++) {
+    const tn_node *n = p->r.order.v[i];
+    if (n->op == OP_STOREADD && (tn__own_of(&p->r, n) >> j & 1) && (tn__own_of(&p->r, n) & inside)) return true;
+  }
+  return false;
 }
 
 /* So, and several outputs at a time.  A patch of these has accumulators enough whose additions overlap: each has half
@@ -303,7 +306,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
     int64_t chunk = chunk_of(l, &p, x);
     double all = tn__volume(&p, p.outputs), turns = all / tn__extent(x);
     bool lines = turns < TN__PARTIALS && tn__extent(x) > (double)chunk; /* a choice: either is right */
-    if (!lane && is_around_updates(&p, (uint32_t)tn__range_at(&p.r, x))) return tn__share_out(l, body, x);
+    if (!lane && is_around_updates(&p, (uint32_t)tn__range_at(&p.r, x))) return tn__share_out(l, body, NULL);
     if (!lane && !lines && is_short_fetched(&p, (uint32_t)tn__range_at(&p.r, x)))
       return all >= (double)TN__PARTIALS * (double)chunk ? tn__share_out(l, body, x) : body;
     /* a flat loop, or few long ones: chunks for the threads */

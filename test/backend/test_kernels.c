@@ -7,6 +7,29 @@
 static void test_scalar_ops(void **state) { run_every_op(*state, AX_GLOBAL); }
 static void test_casts(void **state) { run_every_cast(*state, AX_GLOBAL); }
 
+/* Every half float, half way to the next one, and what is next to these: one by one, as where they are added up */
+static void test_rounded(void **state) {
+  fixture *f = *state;
+  enum { N = 1 << 16, AROUND = 6 };
+  static uint32_t in[AROUND * N];
+  const int to[2] = {TN_F16, TN_BF16};
+  lin *l[2];
+  for (int i = 0; i < 2; i++) l[i] = scalar_kernel(&f->c, OP_CAST, TN_F32, to[i], AX_GLOBAL);
+  tn__code *code[2] = {compile_on(f->ref, l, 2), compile_on(f->cpu, l, 2)};
+  for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t k = 0; k < N; k++) {
+      uint32_t own = (uint32_t)tn__eval_cast(to[i], TN_F32, k), next = (uint32_t)tn__eval_cast(to[i], TN_F32, (k + 1) % N),
+               middle = own + (next - own) / 2;
+      const uint32_t around[AROUND] = {own - 1, own, own + 1, middle - 1, middle, middle + 1};
+      memcpy(&in[AROUND * k], around, sizeof around);
+    }
+    run_both(f, code, i, l[i], (const void *[]){NULL, in}, (size_t[]){AROUND * N * sizeof(uint16_t), sizeof in},
+             (int64_t[]){AROUND * N}, NULL);
+  }
+  f->ref->ops->release(f->ref, code[0]);
+  f->cpu->ops->release(f->cpu, code[1]);
+}
+
 /* Fused multiply-add of the narrow floats rounds once: by way of f32 it would round twice, and some 8 of these would be
  * wrong. */
 static void test_narrow_fma(void **state) {
@@ -255,6 +278,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_ref_checks_bounds, setup, teardown),
       cmocka_unit_test_setup_teardown(test_scalar_ops, setup, teardown),
       cmocka_unit_test_setup_teardown(test_narrow_fma, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_rounded, setup, teardown),
       cmocka_unit_test_setup_teardown(test_sentinels_object, setup, teardown),
       cmocka_unit_test_setup_teardown(test_casts, setup, teardown),
   };

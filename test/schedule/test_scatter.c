@@ -166,7 +166,7 @@ static void test_lines(void **s) {
   static const struct {
     const char *name;
     float launch;
-  } devices[] = {{"ref:sm_90", 0}, {"ref:opencl", 0}, {"ref:sm_90", 1e-15f}};
+  } devices[] = {{"ref:sm_90", 0}, {"ref:opencl", 0}, {"ref:sm_90", 1e-15f}, {"cpu", 0}};
   (void)s;
   for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
     tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d].name, .quiet = 1});
@@ -224,6 +224,52 @@ static void test_way_of_lines(void **s) {
     }
     tn_ctx_close(c);
   }
+}
+
+/* Loops over updates, of one axis */
+static int count_of_loops(const char *text, const char *axis) {
+  int n = 0;
+  for (; (text = strstr(text, axis)); text++) {
+    const char *role = strstr(text, " update}");
+    n += role && role < strchr(text, '\n');
+  }
+  return n;
+}
+
+/* On CPUs threads share out the lines, and each does the updates of one in order; rows that all go to one place have
+ * lanes, and follow each other in order. */
+static void test_lines_of_threads(void **s) {
+  static const struct {
+    lines l;
+    bool rows, shared;
+  } sums[] = {{{{700, 20, 16}, 64, 1}, false, true},
+              {{{2, 3000, 1}, 900, 1}, false, true},
+              {{{20, 30, 40}, 500, 2}, false, true},
+              {{{500, 7, 3}, 300, 0}, false, false},
+              {{{500, 7, 40}, 300, 0}, true, false}};
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:cpu", .quiet = 1});
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) tn_scope(c) {
+      const lines *l = &sums[i].l;
+      tn_dim updates[3] = {l->size[0], l->size[1], l->size[2]};
+      updates[l->axis] = l->n;
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *base = tn_program_input(p, "base", TN_F16, l->size, 3),
+                *to = sums[i].rows ? tn_program_input(p, "to", TN_I64, &l->n, 1)
+                                   : tn_program_input(p, "to", TN_I64, updates, 3),
+                *upd = tn_program_input(p, "upd", TN_F16, updates, 3),
+                *sum = sums[i].rows ? tn_index_add(base, l->axis, to, upd) : tn_scatter_add(base, l->axis, to, upd);
+      assert_int_equal(tn_program_output(p, "sum", sum), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      const char *kernels = strstr(text, "# kernels, optimised");
+      bool shared = count_of_loops(kernels, "{global ") == 1, lanes = count_of_loops(kernels, "{upcast ") == 1;
+      if (shared != sums[i].shared || lanes != sums[i].rows || !count_of_loops(kernels, "{order "))
+        fail_msg("sum %zu: %s", i, text);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
 }
 
 /* What few places of a line ask for is worked out once, as words, and the half floats that they sum up as what they
@@ -757,6 +803,7 @@ int main(void) {
       cmocka_unit_test(test_asked),         cmocka_unit_test(test_without_launches),
       cmocka_unit_test(test_halves),        cmocka_unit_test(test_lines),
       cmocka_unit_test(test_way_of_lines),  cmocka_unit_test(test_what_lines_ask),
+      cmocka_unit_test(test_lines_of_threads),
       cmocka_unit_test(test_way_of_rows),   cmocka_unit_test(test_asked_at_once),
       cmocka_unit_test(test_read_again),    cmocka_unit_test(test_owned_halves),
       cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),
