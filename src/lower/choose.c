@@ -57,20 +57,21 @@ static void put_best_first(const tn__target *t, ranked *all, uint32_t n) {
 }
 
 /* a choice: any is right */
-const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__target *target,
-                              const char **ranking) {
+tn__choice tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__target *target) {
   const tn__variant *usual = tn__variant_at(0), *v;
+  tn__choice choice = {usual, NULL, INFINITY};
   ranked all[MOST];
   uint32_t at = 0, n = 0;
-  if (target->latency <= 0 || tn__is_program(body)) return usual;
+  if (target->latency <= 0 || tn__is_program(body)) return choice;
   tn__survey s;
   tn__survey_loops(c, &c->scratch, body, &s);
   while (n < MOST && (v = tn__variant_next(c, target, body, false, &at))) {
     if (!differs(v, tn__has_rows(&s))) continue;
     ranked x = predicted(c, body, target, v), *same = NULL;
-    if (isinf(x.time) && v == usual) return usual;
+    if (v == usual) choice.time = x.time;
+    if (isinf(x.time) && v == usual) return choice;
     if (isinf(x.time)) continue;
-    if (v == usual && x.time < WORTH * (double)target->launch) return *ranking = describe(keep, &x, 1), usual;
+    if (v == usual && x.time < WORTH * (double)target->launch) return choice.ranking = describe(keep, &x, 1), choice;
     uint32_t i = n;
     for (uint32_t k = 0; k < n; k++)
       if (all[k].time == x.time) same = &all[k];
@@ -80,9 +81,9 @@ const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const t
     all[i] = x;
     n++;
   }
-  if (n) put_best_first(target, all, n), *ranking = describe(keep, all, n);
-  double as_usual = INFINITY;
-  for (uint32_t i = 0; i < n; i++)
-    if (all[i].variant == usual) as_usual = all[i].time;
-  return n && all[0].time < SURE * as_usual ? all[0].variant : usual;
+  if (!n) return choice;
+  put_best_first(target, all, n);
+  choice.ranking = describe(keep, all, n);
+  if (all->time < SURE * choice.time) choice.variant = all->variant, choice.time = all->time;
+  return choice;
 }

@@ -109,10 +109,14 @@ double tn__stage_time(tn__arena *a, const tn__kernel *k, const tn__part *p, cons
 /* ... how many blocks of a part that has been lowered are worth starting; 0: one for each turn */
 int64_t tn__blocks_worth_starting(tn__arena *a, const tn__kernel *k, const tn__part *p, const tn__target *t);
 
-/* choose.c: the variant that takes least; *ranking, in `keep`: how the best few compare, untouched where nothing
- * is predicted */
-const tn__variant *tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__target *target,
-                              const char **ranking);
+/* choose.c: the variant that takes least, of a body on its way to a device; how the best few compare, in `keep`, and
+ * what it takes itself, in seconds: NULL and INFINITY where nothing is predicted */
+typedef struct tn__choice {
+  const tn__variant *variant;
+  const char *ranking;
+  double time;
+} tn__choice;
+tn__choice tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__target *target);
 
 /* variants.c: what tuning tries for a body, a library call's or a kernel's, from number *at on, the cost model's own
  * choice first; NULL: no more */

@@ -6,6 +6,7 @@
 #include "run/plan.h"
 #include "verify/concurrency.h"
 #include "verify/facts.h"
+#include <math.h>
 #include <string.h>
 
 tn__plan *tn__plan_new(tn_ctx *c, tn_node *key) {
@@ -83,6 +84,47 @@ static void keep_schedule(tn__plan *p) {
     if (p->view[i].moved) keep(p, p->view[i].moved);
 }
 
+static bool calls(const tn__plan *p, const tn__item *it) {
+  return (it->gemm && p->dev->ops->gemm) || (it->conv && p->dev->ops->conv);
+}
+
+static const tn__choice *mapping_of(const tn__mappings *all, const tn_node *body) {
+  for (uint32_t i = 0; i < all->n; i++)
+    if (all->v[i].body == body) return &all->v[i].is;
+  return NULL;
+}
+
+/* Seconds that a schedule's kernels are predicted to take, beside calls of libraries; INFINITY: of one nothing is */
+static double predict(tn_ctx *c, tn__plan *p, const tn__schedule *s, tn__mappings *all) {
+  double time = 0;
+  for (uint32_t i = 0; i < s->items.n; i++) {
+    tn__chosen_mapping m = {.body = s->items.v[i].body};
+    if (calls(p, &s->items.v[i])) continue;
+    const tn__choice *known = mapping_of(all, m.body);
+    m.is = known ? *known : tn__choose(c, &p->arena, s->items.v[i].body, &p->dev->target);
+    if (!known) tn__vec_push(&p->arena, all, m);
+    time += m.is.time;
+  }
+  return time;
+}
+
+/* Schedules the graph, or the same graph where operands that lie across what is reduced are copied, if that is sure to
+ * take less; gives the one that it took. */
+/* a choice: either is right */
+static tn_node *schedule(tn_ctx *c, tn__plan *p, tn_node *graph) {
+  static const double SURE = 0.9; /* of the other plan's time: both have most of their errors in common */
+  tn__nodes copies;
+  tn_node *turned = tn__schedule_turned(c, graph, &p->dev->target, &copies);
+  p->s = tn__schedule_make(c, &p->arena, graph, p->dev, NULL);
+  if (turned == graph || p->dev->usual) return graph;
+  tn__schedule *other = tn__schedule_make(c, &p->arena, turned, p->dev, &copies);
+  tn__mappings of_other = {0};
+  double time = predict(c, p, p->s, &p->mapping), other_time = predict(c, p, other, &of_other);
+  if (!(other_time < SURE * time)) return graph;
+  p->s = other, p->mapping = of_other;
+  return turned;
+}
+
 void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
   tn__work work = tn__work_begin(c);
   const tn__target *target = &p->dev->target;
@@ -96,7 +138,7 @@ void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
   graph = tn__schedule_shared_sums(c, graph, target);
   graph = tn__schedule_orders(c, tn__schedule_scatters(c, graph, target), target);
   graph = tn__schedule_touched(c, graph, target);
-  p->s = tn__schedule_make(c, &p->arena, graph, p->dev);
+  graph = schedule(c, p, graph);
   find_outputs(c, p, slot);
   keep(p, graph);
   keep_schedule(p);
@@ -105,10 +147,7 @@ void tn__plan_schedule(tn_ctx *c, tn__plan *p) {
 
 /* ---- lowering ---- */
 
-bool tn__plan_calls(const tn__plan *p, uint32_t item) {
-  const tn__item *it = &p->s->items.v[item];
-  return (it->gemm && p->dev->ops->gemm) || (it->conv && p->dev->ops->conv);
-}
+bool tn__plan_calls(const tn__plan *p, uint32_t item) { return calls(p, &p->s->items.v[item]); }
 
 static void keep_tile(tn__plan *p, const tn__tile *t) {
   for (int i = 0; t && i < 2; i++) {
@@ -162,13 +201,13 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   uint64_t found;
   bool known = tn__map_get(&l->of, (uintptr_t)body, &found);
   if (known && l->variant[found] == variant) return (uint32_t)found;
-  const char *ranking = NULL;
-  const tn__variant *taken = variant;
-  if (variant == tn__variant_at(0)) taken = tn__choose(l->c, &p->arena, body, &p->dev->target, &ranking);
+  tn__choice choice = {.variant = variant};
+  const tn__choice *made = mapping_of(&p->mapping, body);
+  if (variant == tn__variant_at(0)) choice = made ? *made : tn__choose(l->c, &p->arena, body, &p->dev->target);
   tn__work work = tn__work_begin(l->c);
-  tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, taken, p->nkernels);
+  tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, choice.variant, p->nkernels);
   p->kernel[p->nkernels] = k = take_kernel(l->c, p, k);
-  k->ranking = ranking;
+  k->ranking = choice.ranking;
   tn__work_end(l->c, work);
   if (!known) tn__map_put(&l->of, (uintptr_t)body, p->nkernels);
   l->variant[p->nkernels] = variant;

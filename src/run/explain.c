@@ -153,10 +153,9 @@ static void replay(tn_ctx *c, const tn__section *s, tn__sb *out) {
     if (program) tn__section_program(c, s, body, TN__MOST_BUFFERS);
     else tn__section_body(c, s, body, one ? TN__MOST_BUFFERS : (int64_t)call->nsrc - 1);
     if (!program) body = tn__by_hand(c, &c->scratch, body, &target);
-    const char *ranking = NULL;
-    const tn__variant *taken = tn__choose(c, &c->scratch, body, &target, &ranking);
-    tn__kernel *kernel = tn__lower(c, &c->scratch, body, &target, taken, all.n);
-    kernel->ranking = ranking;
+    tn__choice choice = tn__choose(c, &c->scratch, body, &target);
+    tn__kernel *kernel = tn__lower(c, &c->scratch, body, &target, choice.variant, all.n);
+    kernel->ranking = choice.ranking;
     tn__vec_push(&c->scratch, &all, kernel);
     if (!one) item[i] = item_of(c, &l, &buffers, call, kernel);
   }

@@ -451,7 +451,7 @@ static void materialise(tn__fuse *f, tn_node *n, tn__info *in) {
     return;
   }
   uint32_t turn;
-  bool alone = tn__is_called(in) || n->op == OP_SCATTER || tn__has_line_tables(f, n);
+  bool alone = tn__is_called(in) || n->op == OP_SCATTER || in->turned || tn__has_line_tables(f, n);
   bool apart = alone || tn__under_loops(f, n, in) || tn__is_scan(f, n, &turn);
   in->host = apart ? -1 : find_host(f, n, in);
   if (in->host >= 0) {

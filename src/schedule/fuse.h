@@ -46,6 +46,7 @@ typedef struct tn__info {
   int kernel;        /* the kernel that writes that buffer */
   int host;          /* index in want of the demand whose kernel stores it, too or as its root; -1: spans of a join */
   bool must;         /* somebody needs it in memory */
+  bool turned;       /* a copy that lies in memory as its axes say, made by a kernel of its own */
   bool below;        /* others are made of it, and so not stored */
   bool inline_dot;   /* a contraction to be written as loops */
   bool tiled;        /* a convolution to be written as loops that become a product by tiles: alone in its kernel */
@@ -62,6 +63,9 @@ typedef struct tn__info {
 
 /* Are the updates of this scatter added at once, whichever comes first?  So integers are, where the device can. */
 bool tn__is_added_at_once(const tn__target *t, const tn_node *n);
+
+/* Does it stand in memory whatever is decided of others? */
+static inline bool tn__is_there(const tn__info *in) { return in->buf >= 0 || in->turned; }
 
 typedef struct tn__seed { /* a kernel in the making */
   tn__nodes roots;          /* nodes it stores */
@@ -95,6 +99,7 @@ typedef struct tn__fuse {
   tn__arena *a;
   tn__device *dev;
   tn_node *sink;
+  const tn__nodes *turned;  /* copies that are to be so */
   int *slot;                /* by source of the SINK: which output of the schedule it is */
   tn__vec(tn__buf) part;    /* outputs that stand in inputs, and these inputs (shared.c) */
   tn__nodes part_of;

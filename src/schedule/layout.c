@@ -119,7 +119,7 @@ static void natural(tn__fuse *f, tn_node *n, double *stride) {
     break;
   case OP_PAD: case OP_SHRINK: case OP_FLIP: case OP_DETACH: case OP_CONTIG: case OP_PERMUTATION: case OP_DISTINCT:
   case OP_SPANS:
-    for (uint32_t i = 0; i < n->rank; i++) stride[i] = from[i];
+    for (uint32_t i = 0; i < n->rank && !tn__info_of(f, n)->turned; i++) stride[i] = from[i];
     break;
   default: break;
   }

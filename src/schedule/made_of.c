@@ -29,7 +29,7 @@ static bool is_at_hand(tn__fuse *f, const tn_node *n) {
 static tn_node *behind(tn__fuse *f, tn_node *n) {
   while (n->op == OP_SHRINK || n->op == OP_PAD || n->op == OP_FLIP || n->op == OP_RESHAPE || n->op == OP_PERMUTE)
     n = n->src[0];
-  return tn__info_of(f, n)->buf >= 0 || is_at_hand(f, n) ? n : NULL;
+  return tn__is_there(tn__info_of(f, n)) || is_at_hand(f, n) ? n : NULL;
 }
 
 /* Is it repeated, or made of no data at all? */
@@ -68,10 +68,10 @@ tn_node *tn__fuse_made_of(tn__fuse *f, tn_node *n, double most) {
   tn__heap_push(f->a, &todo, (uint32_t)(tn__info_of(f, n) - f->info));
   while (todo.n && looked++ < MOST) {
     tn_node *x = f->order.v[tn__heap_pop(&todo)];
-    bool memory = tn__info_of(f, x)->buf >= 0 || !is_by_place(x);
+    bool memory = tn__is_there(tn__info_of(f, x)) || !is_by_place(x);
     tn_node *value = memory ? behind(f, x) : tn__is_elementwise(x) ? x : NULL;
     if (!value && is_sum_below(f, x, n)) value = x;
-    bool taken = value && (tn__info_of(f, value)->buf >= 0 || !is_rounded(found, value));
+    bool taken = value && (tn__is_there(tn__info_of(f, value)) || !is_rounded(found, value));
     if (!todo.n && x != n && taken) found = value; /* all goes through it */
     if (memory) break;
     if (tn__is_elementwise(x)) work += tn__ops[x->op].cost;

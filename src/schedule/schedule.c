@@ -86,6 +86,10 @@ static void survey(tn__fuse *f) {
   tn__map_init(&f->index, f->a);
   for (uint32_t i = 0; i < f->order.n; i++) tn__map_put(&f->index, (uint64_t)(uintptr_t)f->order.v[i], i);
   f->info = tn__arena_zalloc(f->a, (f->order.n + 1) * sizeof *f->info);
+  for (uint32_t i = 0; f->turned && i < f->turned->n; i++) {
+    tn__info *in = tn__info_of(f, f->turned->v[i]);
+    if (in) in->turned = true;
+  }
   tn__conv_find(f);
   tn__layout_find(f);
 }
@@ -112,9 +116,9 @@ static tn__schedule *copy_schedule(tn__arena *a, const tn__schedule *s) {
   return copy;
 }
 
-tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev) {
+tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev, const tn__nodes *turned) {
   tn__spec_tensor(c, sink);
-  tn__fuse f = {.c = c, .a = &c->scratch, .dev = dev, .sink = sink, .next_range = TN__FIRST_INNER};
+  tn__fuse f = {.c = c, .a = &c->scratch, .dev = dev, .sink = sink, .turned = turned, .next_range = TN__FIRST_INNER};
   f.s = tn__alloc(c, sizeof *f.s);
   *f.s = (tn__schedule){0};
   f.sink = tn__shared_find(&f);

@@ -77,8 +77,9 @@ typedef struct tn__schedule {
   uint64_t looked;        /* nodes and kernels that searches for dependences came by */
 } tn__schedule;
 
-/* The schedule is in `a`. */
-tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev);
+/* The schedule is in `a`.  turned: copies (CONTIG) that are made by kernels of their own, and lie in memory as their
+ * axes say, not as what they are made of does; NULL: there are none. */
+tn__schedule *tn__schedule_make(tn_ctx *c, tn__arena *a, tn_node *sink, tn__device *dev, const tn__nodes *turned);
 /* prune.c: the same graph, but nothing is computed from tensors without elements. */
 tn_node *tn__schedule_prune(tn_ctx *c, tn_node *sink);
 bool tn__without_elements(const tn_node *n);
@@ -107,6 +108,9 @@ tn_node *tn__schedule_exponentials(tn_ctx *c, tn_node *sink, const tn__target *t
 /* shared_sums.c: a pruned graph, and the same again, where sums over and across rows that no group keeps are made of
  * sums that one reading finds, as far as that is possible with the rows' means. */
 tn_node *tn__schedule_shared_sums(tn_ctx *c, tn_node *sink, const tn__target *t);
+/* turned.c: the same graph again, where operands that lie across what is reduced are copied, by `copies`; the graph
+ * itself where there are none. */
+tn_node *tn__schedule_turned(tn_ctx *c, tn_node *sink, const tn__target *t, tn__nodes *copies);
 /* scatter.c: a pruned graph, and the same again, where what is scattered is added up by many threads, on devices that
  * have them. */
 tn_node *tn__schedule_scatters(tn_ctx *c, tn_node *sink, const tn__target *t);

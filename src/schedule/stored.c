@@ -170,7 +170,7 @@ static const tn_node *changed_bit(const tn_node *n) {
 /* a choice: either is right */
 static bool is_as_stored(tn__fuse *f, const tn_node *n, const tn__info *in) {
   uint32_t kernels = 0;
-  if (n->op == OP_CAST) return tn__info_of(f, n->src[0])->buf >= 0;
+  if (n->op == OP_CAST) return tn__is_there(tn__info_of(f, n->src[0]));
   for (uint32_t i = 0; i < in->want.n; i++) kernels += in->want.v[i].before < 0;
   if (kernels > FEW_KERNELS) return false;
   for (const tn_node *x = n; x; x = changed_bit(x)) n = x;
@@ -201,7 +201,7 @@ static bool is_remade(tn__fuse *f, tn_node *n, const tn__info *in) {
   if (!t->group) return false;
   double move = (t->balance > 0 ? (double)t->balance : USUAL_BALANCE) * (double)tn__size_of(n->dtype) / sizeof(float);
   tn_node *below = tn__fuse_made_of(f, n, 2 * move);
-  if (in->below) return below && tn__info_of(f, below)->buf >= 0 && is_wanted_once(n, in);
+  if (in->below) return below && tn__is_there(tn__info_of(f, below)) && is_wanted_once(n, in);
   if (below) tn__info_of(f, below)->below = true;
   return below;
 }

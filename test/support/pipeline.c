@@ -9,7 +9,7 @@ void pipeline_scatter(pipeline *p) {
   p->graph = tn__schedule_touched(p->c, p->graph, &p->dev->target);
 }
 
-void pipeline_schedule(pipeline *p) { p->s = tn__schedule_make(p->c, &p->c->scratch, p->graph, p->dev); }
+void pipeline_schedule(pipeline *p) { p->s = tn__schedule_make(p->c, &p->c->scratch, p->graph, p->dev, NULL); }
 
 static bool is_called(const pipeline *p, uint32_t i) { return p->s->items.v[i].gemm && p->dev->ops->gemm; }
 
