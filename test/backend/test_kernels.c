@@ -18,8 +18,8 @@ static void test_rounded(void **state) {
   tn__code *code[2] = {compile_on(f->ref, l, 2), compile_on(f->cpu, l, 2)};
   for (uint32_t i = 0; i < 2; i++) {
     for (uint32_t k = 0; k < N; k++) {
-      uint32_t own = (uint32_t)tn__eval_cast(to[i], TN_F32, k), next = (uint32_t)tn__eval_cast(to[i], TN_F32, (k + 1) % N),
-               middle = own + (next - own) / 2;
+      uint32_t own = (uint32_t)tn__eval_cast(to[i], TN_F32, k),
+               next = (uint32_t)tn__eval_cast(to[i], TN_F32, (k + 1) % N), middle = own + (next - own) / 2;
       const uint32_t around[AROUND] = {own - 1, own, own + 1, middle - 1, middle, middle + 1};
       memcpy(&in[AROUND * k], around, sizeof around);
     }

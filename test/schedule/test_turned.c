@@ -69,7 +69,9 @@ static void test_way(void **state) {
       if (y) OK(tn_program_output(p, "y", y));
       OK(tn_program_end(p));
       char *text = tn_program_explain_string(p);
-      if (has_copy(text, "bf16", a * b * n, rows[i].way == GRADIENT ? 4 : 1 + (rows[i].way == ROWS_ALONG)) != rows[i].copied) fail_msg("row %zu: %s", i, text);
+      if (has_copy(text, "bf16", a * b * n, rows[i].way == GRADIENT ? 4 : 1 + (rows[i].way == ROWS_ALONG)) !=
+          rows[i].copied)
+        fail_msg("row %zu: %s", i, text);
       tn_string_free(text);
     }
   tn_ctx_close(c);
@@ -106,7 +108,8 @@ static void test_values(void **state) {
         for (tn_dim k = 0; k < n; k++) {
           double part = exp((double)x[k * a * b + r]) / sum, want = part * (slope(part) * (double)dy[r * n + k] - with);
           double off = fabs((double)got[r * n + k] - want);
-          if (off > 2e-5 * part) fail_msg("draw %d, row %lld: element %lld is off by %g", draw, (long long)r, (long long)k, off);
+          if (off > 2e-5 * part) fail_msg("draw %d, row %lld: element %lld is off by %g", draw, (long long)r,
+                                          (long long)k, off);
         }
       }
     }
