@@ -264,8 +264,8 @@ static bool is_short_fetched(const tn__survey *p, uint32_t j) {
   return fetched && work <= LITTLE_WORK;
 }
 
-/* Do updates follow each other in a loop inside of j?  Lanes of j would each be another line, of which all is fetched one
- * by one. */
+/* Do updates follow each other in a loop inside of j?  Lanes of j would each be another line, of which all is fetched
+ * one by one. */
 /* a choice: either is right */
 static bool is_around_updates(const tn__survey *p, uint32_t j) {
   uint64_t inside = 0;

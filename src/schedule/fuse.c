@@ -355,9 +355,9 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   uint32_t along = t->group ? 0 : axis_of_lines(f->c, n), apart = along < idx->rank ? along : 0;
   tn__demand_child(f, n, d, 0, d->idx->src, NULL, d->env);
   for (uint32_t i = 0; i < upd->rank; i++) {
-    r[i] = tn__is_int_const(upd->dim[i], 1)
-               ? tn__int(f->c, 0)
-               : tn__range(f->c, upd->dim[i], i < idx->rank && i >= apart ? axis : AX_LOOP, ROLE_UPDATE, f->next_range++);
+    int of = i < idx->rank && i >= apart ? axis : AX_LOOP;
+    r[i] = tn__is_int_const(upd->dim[i], 1) ? tn__int(f->c, 0)
+                                            : tn__range(f->c, upd->dim[i], of, ROLE_UPDATE, f->next_range++);
     if (r[i]->op == OP_RANGE) ri[nr++] = r[i];
   }
   if (n->dim[0]->lo <=
