@@ -112,7 +112,7 @@ static double predict(tn_ctx *c, tn__plan *p, const tn__schedule *s, tn__mapping
  * take less; gives the one that it took. */
 /* a choice: either is right */
 static tn_node *schedule(tn_ctx *c, tn__plan *p, tn_node *graph) {
-  static const double SURE = 0.9; /* of the other plan's time: both have most of their errors in common */
+  static const double SURE = 0.85; /* of the other plan's time */
   tn__nodes copies;
   tn_node *turned = tn__schedule_turned(c, graph, &p->dev->target, &copies);
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev, NULL);

@@ -244,7 +244,7 @@ static const program programs[] = {
     {"columns", masked, TN_F32, UPTO, PLUS, 2, 90, 5, NO_NAN, "scan(", NULL},
     {"columns side by side", scan, TN_F32, UPTO, PLUS, 2, 70, 16, NO_NAN, "across(8)", NULL},
     {"all columns that there are", scan, TN_F32, UPTO, PLUS, 2, 70, 5, NO_NAN, "across(", NULL},
-    {"columns of odd rows", scan, TN_I32, UPTO, PLUS, 3, 67, 21, NO_NAN, "across(", NULL},
+    {"columns of odd rows", scan, TN_I32, UPTO, PLUS, 3, 67, 21, NO_NAN, "across(16)", NULL},
     {"columns of two bytes", scan, TN_BF16, UPTO, PLUS, 1, 66, 40, NO_NAN, "across(", NULL},
     {"columns of those before", masked, TN_F32, BEFORE, PLUS, 3, 71, 7, NO_NAN, "across(", NULL},
     {"columns from the end", masked, TN_F32, BEHIND, PLUS, 2, 90, 18, NO_NAN, "across(", NULL},
