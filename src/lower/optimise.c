@@ -264,18 +264,14 @@ static bool is_short_fetched(const tn__survey *p, uint32_t j) {
   return fetched && work <= LITTLE_WORK;
 }
 
-/* Do updates follow each other in a loop inside of j?  Lanes of j would each be another line, of which all is fetched
- * one by one. */
+/* Are updates added at places that loop j goes through by no step?  Lanes of j would each be another line, of which all
+ * is fetched one by one. */
 /* a choice: either is right */
 static bool is_around_updates(const tn__survey *p, uint32_t j) {
-  uint64_t inside = 0;
-  for (uint32_t k = 0; k < p->r.n; k++) {
-    const tn_node *turn = p->r.range[k];
-    if (tn__axis_of(turn) == AX_ORDER && tn__id_of(turn) > tn__id_of(p->r.range[j])) inside |= 1ull << k;
-  }
-  for (uint32_t i = 0; i < p->r.order.n && inside; i++) {
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
     const tn_node *n = p->r.order.v[i];
-    if (n->op == OP_STOREADD && (tn__own_of(&p->r, n) >> j & 1) && (tn__own_of(&p->r, n) & inside)) return true;
+    if (n->op == OP_STOREADD && (tn__own_of(&p->r, n) >> j & 1) && tn__stride(&p->r, n->src[1], j) == TN__IRREGULAR)
+      return true;
   }
   return false;
 }
@@ -301,12 +297,12 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   tn_node *x = p.r.range[v];
   if (!p.reduces) {
     tn_node *whole = body;
+    if (!lane && is_around_updates(&p, (uint32_t)v)) return tn__share_out(l, body, NULL);
     if (!lane) x = elements_of_lines(l, &body, x, l->target->lane_bytes / (int64_t)sizeof(float));
     if (body != whole) tn__survey_loops(c, l->a, body, &p);
     int64_t chunk = chunk_of(l, &p, x);
     double all = tn__volume(&p, p.outputs), turns = all / tn__extent(x);
     bool lines = turns < TN__PARTIALS && tn__extent(x) > (double)chunk; /* a choice: either is right */
-    if (!lane && is_around_updates(&p, (uint32_t)tn__range_at(&p.r, x))) return tn__share_out(l, body, NULL);
     if (!lane && !lines && is_short_fetched(&p, (uint32_t)tn__range_at(&p.r, x)))
       return all >= (double)TN__PARTIALS * (double)chunk ? tn__share_out(l, body, x) : body;
     /* a flat loop, or few long ones: chunks for the threads */

@@ -108,17 +108,21 @@ static double predict(tn_ctx *c, tn__plan *p, const tn__schedule *s, tn__mapping
   return time;
 }
 
-/* Schedules the graph, or the same graph where operands that lie across what is reduced are copied, if that is sure to
- * take less; gives the one that it took. */
+/* Schedules the graph, or the same graph where operands that lie across what is reduced are copied: on devices whose
+ * kernels' times are predicted, if that is sure to take less; gives the one that it took. */
 /* a choice: either is right */
 static tn_node *schedule(tn_ctx *c, tn__plan *p, tn_node *graph) {
   static const double SURE = 0.85; /* of the other plan's time */
   tn__nodes copies;
   tn_node *turned = tn__schedule_turned(c, graph, &p->dev->target, &copies);
-  p->s = tn__schedule_make(c, &p->arena, graph, p->dev, NULL);
-  if (turned == graph || p->dev->usual) return graph;
+  bool either = turned != graph && p->dev->target.group && !p->dev->usual;
+  if (!either) {
+    p->s = tn__schedule_make(c, &p->arena, turned, p->dev, &copies);
+    return turned;
+  }
   tn__schedule *other = tn__schedule_make(c, &p->arena, turned, p->dev, &copies);
   tn__mappings of_other = {0};
+  p->s = tn__schedule_make(c, &p->arena, graph, p->dev, NULL);
   double time = predict(c, p, p->s, &p->mapping), other_time = predict(c, p, other, &of_other);
   if (!(other_time < SURE * time)) return graph;
   p->s = other, p->mapping = of_other;

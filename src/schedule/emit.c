@@ -188,6 +188,21 @@ static tn_node *require_of_places(tn__fuse *f, const tn_node *places, tn__requir
   return tn__node_make(f->c, &(tn__make){.op = OP_REQUIRE, .src = &buf, .nsrc = 1, .ints = &ints, .nint = 1});
 }
 
+/* The place of an update, held between the ends of the scatter, so that the places' arithmetic does not overflow where
+ * nothing is done, or of what its line's loops have for themselves, whatever stands in memory. */
+static tn_node *held_place(tn__fuse *f, const tn_node *n, const tn__demand *d, tn_node *at) {
+  tn_ctx *c = f->c;
+  int64_t each;
+  uint32_t apart = tn__axes_of_lines(f, n, &each);
+  tn_node *first = tn__int(c, 0), *end = apart ? tn__int(c, each) : n->dim[0];
+  for (uint32_t i = 0; i < apart; i++)
+    first = tn__add(c, tn__mul(c, first, n->src[1]->dim[i]), d->ranges->src[i]);
+  first = tn__mul(c, first, end);
+  if (apart) at = tn__sub(c, at, first);
+  at = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, tn__add(c, end, tn__int(c, -1))), tn__int(c, 0));
+  return apart ? tn__add(c, first, at) : at;
+}
+
 static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__nodes *stores) {
   tn_ctx *c = f->c;
   const tn__demand *d = &in->want.v[in->host];
@@ -200,8 +215,7 @@ static tn_node *store_scatter(tn__fuse *f, tn_node *n, const tn__info *in, tn__n
   uint32_t s = n->src[1]->rank;
   tn_node *at = tn__cast(c, value_at(f, n, d, 1), TN__INDEX), *upd = value_at(f, n, d, 2);
   tn_node *valid = tn__op2(c, OP_AND, tn__op2(c, OP_LE, zero, at), tn__op2(c, OP_LT, at, size));
-  /* also where nothing is done, so that the places' arithmetic does not overflow */
-  idx[0] = tn__op2(c, OP_MAX, tn__op2(c, OP_MIN, at, tn__add(c, size, tn__int(c, -1))), zero);
+  idx[0] = held_place(f, n, d, at);
   for (uint32_t i = 1; i < n->rank; i++) idx[i] = d->ranges->src[s + i - 1];
   /* what one update is added to need not be looked up where all of it is one number */
   bool number = own_places && upd->dtype == n->dtype && tn__is_over_number(n);

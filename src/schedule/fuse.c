@@ -334,16 +334,15 @@ static void root_join(tn__fuse *f, tn_node *n, tn__info *in, const tn_node *join
   }
 }
 
-/* The axis along which updates of lines (lines.c) follow each other; their rank: they are not of lines.  Axes around it
- * say which line it is, and threads may share these out. */
-static uint32_t axis_of_lines(tn_ctx *c, const tn_node *n) {
+uint32_t tn__axes_of_lines(const tn__fuse *f, const tn_node *n, int64_t *each) {
   const tn_node *to = n->src[1];
   tn__lines lines;
   int64_t before = 1, size;
-  if (!tn__scatter_lines(c, n, &lines)) return to->rank;
+  if (f->dev->target.group || !tn__scatter_lines(f->c, n, &lines)) return 0;
+  *each = lines.places * lines.inner;
   for (uint32_t i = 0; i < to->rank && tn__const_int(to->dim[i], &size); before *= size, i++)
     if (before == lines.outer && size == lines.updates) return i;
-  return to->rank;
+  return 0;
 }
 
 /* A scatter is a kernel of two parts: its base copied, then the updates added, in order or at once. */
@@ -352,7 +351,8 @@ static void root_scatter(tn__fuse *f, tn_node *n, tn__demand *d) {
   uint32_t nr = 0, loops = upd->rank;
   const tn__target *t = &f->dev->target;
   int axis = tn__has_own_places(t, n) || tn__is_added_at_once(t, n) ? AX_LOOP : AX_ORDER;
-  uint32_t along = t->group ? 0 : axis_of_lines(f->c, n), apart = along < idx->rank ? along : 0;
+  int64_t each;
+  uint32_t apart = tn__axes_of_lines(f, n, &each);
   tn__demand_child(f, n, d, 0, d->idx->src, NULL, d->env);
   for (uint32_t i = 0; i < upd->rank; i++) {
     int of = i < idx->rank && i >= apart ? axis : AX_LOOP;

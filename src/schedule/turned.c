@@ -1,14 +1,22 @@
-/* Operands that lie across what is reduced, on devices with work groups: the same graph, where they are copied to lie
- * along it.
+/* Operands that lie across what is reduced: the same graph, where they are copied to lie along it.
  *
- * Threads that go along a row which lies across memory have one element of each sector that they ask for; threads that
- * go across rows have that of all that lies along them.  So where a reduction reads or stores both kinds, one of them
- * takes many times as long as its bytes.  A copy by tiles (lower/turn_groups.c) takes as long as twice these, once for
- * all kernels.  Whether that is less is said by what both plans are predicted to take (run/compile.c). */
+ * Threads of a group that go along a row which lies across memory have one element of each sector that they ask for;
+ * threads that go across rows have that of all that lies along them.  So where a reduction reads or stores both kinds,
+ * one of them takes many times as long as its bytes.  A copy by tiles (lower/turn_groups.c) takes as long as twice
+ * these, once for all kernels.  Whether that is less is said by what both plans are predicted to take (run/compile.c).
+ *
+ * On processors it is the lanes that fetch one element each.  There, where nothing is predicted, operands of long rows
+ * are copied whose neighbours in memory are of other rows, if something as large is stored or read along rows.  (Norms
+ * and softmax on two threads took 0.8 to 0.02 of the time from rows of 256 on, 0.4 to 2.4 up to 100; sums alone, whose
+ * lanes go across, 2 to 10 times as long.) */
 #include "rewrite/rewrite.h"
 #include "schedule/fuse.h"
 
-enum { LEAST = 1 << 16 }; /* elements: fewer are in a cache when they are asked for again */
+enum {
+  LEAST = 1 << 16, /* elements: fewer are in a cache when they are asked for again */
+  LONG_ROW = 256,  /* elements of a row on processors, */
+  SHORT_RUN = 16   /* and of it that lie side by side: fewer than lanes */
+};
 
 /* Is it a tensor that stands in memory, with its axes in another order, and has elements enough? */
 /* a choice: no is right */
@@ -19,30 +27,79 @@ static bool lies_across(const tn_node *n) {
   return from->op == OP_PARAM;
 }
 
-/* Those that reductions are made of, element by element */
-static tn__nodes below_reductions(tn_ctx *c, tn_node *sink) {
+/* What reductions are made of, element by element */
+typedef struct below {
+  tn__nodes found;    /* of it, what lies across */
+  bool other;         /* is anything else in memory as large? */
+} below;
+
+static void look_below(tn_ctx *c, tn_node *root, bool moves, below *b) {
   tn__arena *a = &c->scratch;
-  tn__nodes order = {0}, todo = {0}, found = {0};
+  tn__nodes todo = {0};
   tn__map seen;
   tn__map_init(&seen, a);
-  tn__topo(a, &sink, 1, &order);
-  for (uint32_t i = 0; i < order.n; i++)
-    if (tn__ops[order.v[i]->op].group == G_REDUCE) tn__vec_push(a, &todo, order.v[i]->src[0]);
-  while (todo.n) {
+  for (tn__vec_push(a, &todo, root); todo.n;) {
     tn_node *n = todo.v[--todo.n];
     if (tn__map_getp(&seen, n)) continue;
     tn__map_putp(&seen, n, n);
-    if (lies_across(n)) tn__vec_push(a, &found, n);
-    if (!tn__is_elementwise(n) && tn__ops[n->op].group != G_MOVE) continue;
+    if (lies_across(n)) tn__vec_push(a, &b->found, n);
+    else if (n->op == OP_PARAM) b->other |= tn__numel_guess(n) >= tn__numel_guess(root);
+    if (!tn__is_elementwise(n) && !(moves && tn__ops[n->op].group == G_MOVE)) continue;
     for (uint32_t s = 0; s < n->nsrc; s++) tn__vec_push(a, &todo, n->src[s]);
   }
-  return found;
+}
+
+static bool is_reduced(const tn_node *reduction, int64_t axis) {
+  for (uint32_t i = 0; i < reduction->nint; i++)
+    if (reduction->ints[i] == axis) return true;
+  return false;
+}
+
+/* Elements of the reduction's rows that lie side by side, of the permuted n, or of its axes in their own order */
+/* a choice: any is right */
+static double run_of(const tn_node *reduction, const tn_node *n, bool in_memory) {
+  double run = 1;
+  for (uint32_t k = n->rank; k && k--;) {
+    uint32_t axis = k;
+    for (uint32_t i = 0; i < n->rank && in_memory; i++)
+      if (n->ints[i] == k) axis = i;
+    if (!tn__is_int_const(n->dim[axis], 1) && !is_reduced(reduction, axis)) break;
+    run *= (double)tn__size_guess(n->dim[axis]);
+  }
+  return run;
+}
+
+/* Is anything stored that is as large? */
+/* a choice: either is right */
+static bool is_stored_beside(const tn_node *sink, const tn_node *n) {
+  for (uint32_t i = 0; i < sink->nsrc; i++)
+    if (tn__numel_guess(sink->src[i]) >= tn__numel_guess(n)) return true;
+  return false;
+}
+
+/* Those that lanes of processors would fetch one by one */
+static void find_long_rows(tn_ctx *c, const tn_node *sink, const tn_node *reduction, tn__nodes *out) {
+  below b = {.other = false};
+  look_below(c, reduction->src[0], false, &b);
+  for (uint32_t i = 0; i < b.found.n; i++) {
+    tn_node *n = b.found.v[i];
+    bool across = run_of(reduction, n, true) < SHORT_RUN && run_of(reduction, n, false) >= LONG_ROW;
+    if (across && (b.other || is_stored_beside(sink, n))) tn__vec_push(&c->scratch, out, n);
+  }
 }
 
 tn_node *tn__schedule_turned(tn_ctx *c, tn_node *sink, const tn__target *t, tn__nodes *copies) {
+  tn__nodes order = {0}, old = {0};
   *copies = (tn__nodes){0};
-  if (!t->group) return sink;
-  tn__nodes old = below_reductions(c, sink);
+  tn__topo(&c->scratch, &sink, 1, &order);
+  for (uint32_t i = 0; i < order.n; i++) {
+    const tn_node *n = order.v[i];
+    below b = {.other = false};
+    if (tn__ops[n->op].group != G_REDUCE) continue;
+    if (!t->group) find_long_rows(c, sink, n, &old);
+    else look_below(c, n->src[0], true, &b);
+    for (uint32_t k = 0; k < b.found.n; k++) tn__vec_push(&c->scratch, &old, b.found.v[k]);
+  }
   for (uint32_t i = 0; i < old.n; i++) tn__vec_push(&c->scratch, copies, tn__op1(c, OP_CONTIG, old.v[i]));
   return old.n ? tn__substitute(c, sink, old.v, copies->v, old.n) : sink;
 }

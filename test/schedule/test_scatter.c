@@ -272,6 +272,86 @@ static void test_lines_of_threads(void **s) {
   tn_ctx_close(c);
 }
 
+/* Lines of drawn sizes, of one update each, too, on processors: two sums by one index, and a gradient by the updates,
+ * whose places then stand in memory; what is summed up of sums of their own; updates that lie in another order */
+static void expect_lines_by(tn_ctx *c, tn_dim outer, tn_dim places, tn_dim n, tn_dim inner) {
+  enum { TERMS = 3 };
+  static float upd[TERMS * MOST], want[2][MOST], got[3][MOST], grad[MOST];
+  static int64_t idx[MOST];
+  const tn_dim base[3] = {outer, places, inner}, updates[3] = {outer, n, inner};
+  tn_dim all = all_of(updates), lies[4] = {inner, n, outer, TERMS};
+  memset(want, 0, sizeof want);
+  const lines l = {{outer, places, inner}, n, 1};
+  for (tn_dim i = 0; i < TERMS * all; i++) upd[i] = (float)(below(7) - 3);
+  for (tn_dim i = 0; i < all; i++) {
+    tn_dim at = element_for(&l, updates, i, idx[i] = draw_place(ANYWHERE, places));
+    tn_dim from = ((i % inner * n + i / inner % n) * outer + i / inner / n) * TERMS;
+    for (int k = 0; k < TERMS && at >= 0; k++) want[0][at] += upd[from + k];
+    if (at >= 0) want[1][at] += 1;
+  }
+  tn_tensor *v = tn_permute(tn_from(c, TN_F32, lies, 4, upd), (int[]){2, 1, 0, 3}, 4),
+            *u = tn_sum(v, (int[]){3}, 1, false), *to = tn_from(c, TN_I64, updates, 3, idx),
+            *sum = tn_scatter_add(tn_zeros(c, TN_F32, base, 3), 1, to, u),
+            *count = tn_scatter_add(tn_zeros(c, TN_F32, base, 3), 1, to, tn_full(c, TN_F32, updates, 3, 1)),
+            *loss = tn_sum(tn_mul(sum, sum), (int[]){0, 1, 2}, 3, false), *du;
+  assert_int_equal(tn_grad(loss, 1, &u, &du), TN_OK);
+  if (tn_realize((tn_tensor *[]){sum, count, du}, 3) != TN_OK) fail_msg("%s", tn_last_error(c)->text);
+  assert_int_equal(tn_read(sum, got[0], (size_t)all_of(base) * sizeof(float)), TN_OK);
+  assert_int_equal(tn_read(count, got[1], (size_t)all_of(base) * sizeof(float)), TN_OK);
+  assert_int_equal(tn_read(du, grad, (size_t)all * sizeof(float)), TN_OK);
+  for (tn_dim i = 0; i < all_of(base); i++)
+    if (got[0][i] != want[0][i] || got[1][i] != want[1][i])
+      fail_msg("%lld %lld %lld by %lld: place %lld is %g and %g, not %g and %g", (long long)outer, (long long)places,
+               (long long)inner, (long long)n, (long long)i, (double)got[0][i], (double)got[1][i],
+               (double)want[0][i], (double)want[1][i]);
+  for (tn_dim i = 0; i < all; i++) {
+    tn_dim at = element_for(&l, updates, i, idx[i]);
+    if (grad[i] != (at < 0 ? 0 : 2 * want[0][at]))
+      fail_msg("the gradient by update %lld is %g", (long long)i, (double)grad[i]);
+  }
+}
+
+static void test_lines_in_memory(void **s) {
+  static const char *const devices[] = {"cpu", "ref:cpu", "ref"};
+  static const struct {
+    tn_dim outer, places, n, inner;
+  } drawn[] = {{64, 20, 8, 1}, {2, 5, 1, 1}, {30, 17, 1, 1}, {9, 3, 2, 7}, {1, 11, 30, 2}, {97, 1, 3, 1}, {23, 40, 5, 3}};
+  (void)s;
+  for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d], .quiet = 1});
+    assert_non_null(c);
+    for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
+      tn_scope(c) expect_lines_by(c, drawn[i].outer, drawn[i].places, drawn[i].n, drawn[i].inner);
+    tn_ctx_close(c);
+  }
+}
+
+/* Sums in updates are kernels of their own, of one update each, too; lines whose loop is cut have no lanes. */
+static void test_made_for_lines(void **s) {
+  enum { LINES = 12600, TERMS = 500 };
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:cpu", .quiet = 1});
+  assert_non_null(c);
+  for (int summed = 0; summed < 2; summed++) tn_scope(c) {
+      tn_dim updates[2] = {LINES, summed ? 1 : 64}, base[2] = {LINES, 20};
+      tn_program *p = tn_program_begin(c);
+      tn_tensor *x = summed ? tn_program_input(p, "x", TN_F32, (tn_dim[]){LINES, TERMS}, 2)
+                            : tn_program_input(p, "x", TN_F32, (tn_dim[]){30, 20, 21, 64}, 4),
+                *to = tn_program_input(p, "to", TN_I64, updates, 2), *b = tn_program_input(p, "b", TN_F32, base, 2);
+      tn_tensor *u = summed ? tn_sum(x, (int[]){1}, 1, true)
+                            : tn_reshape(tn_permute(x, (int[]){0, 2, 1, 3}, 4), updates, 2);
+      assert_int_equal(tn_program_output(p, "sum", tn_scatter_add(b, 1, to, u)), TN_OK);
+      assert_int_equal(tn_program_end(p), TN_OK);
+      char *text = tn_program_explain_string(p);
+      const char *kernels = strstr(text, "# kernels, optimised");
+      if (count_of(text, " = call void ") != 1 + summed || count_of_loops(kernels, "{global ") != 1 ||
+          count_of_loops(kernels, "{upcast "))
+        fail_msg("%s", text);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
+}
+
 /* What few places of a line ask for is worked out once, as words, and the half floats that they sum up as what they
  * are. */
 static void test_what_lines_ask(void **s) {
@@ -803,7 +883,8 @@ int main(void) {
       cmocka_unit_test(test_asked),         cmocka_unit_test(test_without_launches),
       cmocka_unit_test(test_halves),        cmocka_unit_test(test_lines),
       cmocka_unit_test(test_way_of_lines),  cmocka_unit_test(test_what_lines_ask),
-      cmocka_unit_test(test_lines_of_threads),
+      cmocka_unit_test(test_lines_of_threads), cmocka_unit_test(test_lines_in_memory),
+      cmocka_unit_test(test_made_for_lines),
       cmocka_unit_test(test_way_of_rows),   cmocka_unit_test(test_asked_at_once),
       cmocka_unit_test(test_read_again),    cmocka_unit_test(test_owned_halves),
       cmocka_unit_test(test_choice),        cmocka_unit_test(test_rounded),

@@ -44,19 +44,16 @@ static bool has_copy(const char *text, const char *dtype, tn_dim elements, int g
 }
 
 enum { GRADIENT, GREATEST, ROWS_ALONG };
+typedef struct way {
+  int way;
+  tn_dim a, b, n;
+  bool copied;
+} way;
 
-/* Long rows of both kinds, rows that all lie across, and none that does */
-static void test_way(void **state) {
-  static const struct {
-    int way;
-    tn_dim a, b, n;
-    bool copied;
-  } rows[] = {{GRADIENT, 3, 72, 524288, true}, {GRADIENT, 5, 131, 70001, true},   {GREATEST, 3, 72, 524288, false},
-              {GREATEST, 40, 100, 3001, false}, {ROWS_ALONG, 3, 72, 524288, false}, {GRADIENT, 3, 5, 7, false}};
-  (void)state;
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+static void expect_ways(const char *device, const way *rows, size_t n_rows) {
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1});
   assert_non_null(c);
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) tn_scope(c) {
+  for (size_t i = 0; i < n_rows; i++) tn_scope(c) {
       tn_dim a = rows[i].a, b = rows[i].b, n = rows[i].n;
       bool along = rows[i].way == ROWS_ALONG;
       tn_program *p = tn_program_begin(c);
@@ -77,13 +74,25 @@ static void test_way(void **state) {
   tn_ctx_close(c);
 }
 
-/* Drawn sizes, on a device where launches take no time, so that copies are made; against formulas */
-static void test_values(void **state) {
+/* Long rows of both kinds, rows that all lie across, and none that does */
+static void test_way(void **state) {
+  static const way groups[] = {{GRADIENT, 3, 72, 524288, true},    {GRADIENT, 5, 131, 70001, true},
+                               {GREATEST, 3, 72, 524288, false},   {GREATEST, 40, 100, 3001, false},
+                               {ROWS_ALONG, 3, 72, 524288, false}, {GRADIENT, 3, 5, 7, false}};
+  static const way lanes[] = {{GRADIENT, 4, 128, 4096, true},   {GRADIENT, 3, 5, 100003, true},
+                              {GREATEST, 4, 128, 4096, false},  {ROWS_ALONG, 4, 128, 4096, false},
+                              {GRADIENT, 100, 200, 37, false},  {GRADIENT, 1, 1, 100003, false}};
+  (void)state;
+  expect_ways("ref:sm_90", groups, sizeof groups / sizeof *groups);
+  expect_ways("ref:cpu", lanes, sizeof lanes / sizeof *lanes);
+}
+
+/* Drawn sizes, where launches take no time, so that copies are made; against formulas */
+static void expect_values(const char *device) {
   static float x[MOST], dy[MOST], got[MOST];
   graph_dice dice = {.state = 20261129};
   int copied = 0;
-  (void)state;
-  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:sm_90", .quiet = 1});
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = device, .quiet = 1});
   assert_non_null(c);
   tn__device_get(c, 0)->target.launch = 1e-15f;
   for (int draw = 0; draw < DRAWS; draw++) tn_scope(c) {
@@ -115,6 +124,12 @@ static void test_values(void **state) {
     }
   assert_in_range(copied, 1, DRAWS);
   tn_ctx_close(c);
+}
+
+static void test_values(void **state) {
+  (void)state;
+  expect_values("ref:sm_90");
+  expect_values("cpu");
 }
 
 int main(void) {
