@@ -147,9 +147,9 @@ static int64_t beside_of(const scan *s, double rows) {
 /* Threads for loops of so many neighbours each */
 static int64_t threads_for(const scan *s, int64_t own) { return power_above((s->turns + own - 1) / own); }
 
-/* Do all turns' elements begin at a multiple of so many, of those whose columns lie beside each other? */
+/* Are the turns of columns that lie beside each other a multiple of so many elements apart? */
 /* a choice: either is right */
-static bool begin_at(const scan *s, const tn__survey *v, const tn_node *columns, int64_t wide) {
+static bool turns_lie_at(const scan *s, const tn__survey *v, const tn_node *columns, int64_t wide) {
   uint32_t turn = (uint32_t)tn__range_at(&v->r, s->of->turn), column = (uint32_t)tn__range_at(&v->r, columns);
   for (uint32_t i = 0; i < v->r.order.n; i++) {
     const tn_node *x = v->r.order.v[i];
@@ -160,14 +160,14 @@ static bool begin_at(const scan *s, const tn__survey *v, const tn_node *columns,
 }
 
 /* Columns side by side are as many as lie in what memory gives at once, or all that there are; and twice as many where
- * these do not begin where that does, so that two groups would ask for it.  Neighbours are as few
- * as a usual group can have, or, of longer loops, as many as leave room for two groups in a unit, one of which loads
- * while the other stores.  Only if threads cannot hold all, columns are fewer. */
+ * these do not begin where that does, so that two groups would ask for it.  Neighbours are as few as a usual group can
+ * have, or, of longer loops, as many as leave room for two groups in a unit, one of which loads while the other stores.
+ * Only if threads cannot hold all, columns are fewer. */
 static void choose_columns(scan *s, const tn__survey *v, double rows, const tn_node *columns, size_t stored) {
   const tn__target *t = s->l->target;
   int64_t most = power_above(t->group / 2 + 1), usual = USUAL_THREADS < most ? USUAL_THREADS : most;
   int64_t own = FEWEST_OWN, wide = tn__scan_columns(t, stored, columns->hi + 1);
-  if (2 * wide <= columns->hi + 1 && !begin_at(s, v, columns, wide)) wide *= 2;
+  if (2 * wide <= columns->hi + 1 && !turns_lie_at(s, v, columns, wide)) wide *= 2;
   int64_t largest = tn__scan_tile(t, tn__size_of(s->nothing->dtype)) / most;
   while (own * most < s->turns) own *= 2;
   while (own < TN__SCAN_OWN && (threads_for(s, own) * wide > usual || !are_enough(s, own))) own *= 2;

@@ -13,6 +13,7 @@ tn__plan *tn__plan_new(tn_ctx *c, tn_node *key) {
   tn__device *dev = tn__device_get(c, key->device < 0 ? 0 : key->device); /* throws if there is none */
   tn__plan *p = tn__mem_zalloc(&c->mem, sizeof *p);
   tn__arena_init(&p->arena, &c->mem);
+  tn__map_init(&p->choices, &p->arena);
   p->dev = dev;
   p->key = key;
   p->nout = key->nsrc;
@@ -88,24 +89,27 @@ static bool calls(const tn__plan *p, const tn__item *it) {
   return (it->gemm && p->dev->ops->gemm) || (it->conv && p->dev->ops->conv);
 }
 
-static const tn__choice *mapping_of(const tn__mappings *all, const tn_node *body) {
-  for (uint32_t i = 0; i < all->n; i++)
-    if (all->v[i].body == body) return &all->v[i].is;
-  return NULL;
+/* The body's mapping, which is chosen once */
+static const tn__choice *choice_of(tn_ctx *c, tn__plan *p, tn_node *body) {
+  tn__choice *known = tn__map_getp(&p->choices, body);
+  if (known) return known;
+  tn__choice choice = tn__choose(c, &p->arena, body, &p->dev->target);
+  known = tn__arena_dup(&p->arena, &choice, sizeof choice);
+  tn__map_putp(&p->choices, body, known);
+  return known;
 }
 
-/* Seconds that a schedule's kernels are predicted to take, beside calls of libraries; INFINITY: of one nothing is */
-static double predict(tn_ctx *c, tn__plan *p, const tn__schedule *s, tn__mappings *all) {
+/* Seconds that a schedule's kernels are predicted to take, beside calls of libraries, if it is less than `most`;
+ * INFINITY: it is not, or of one nothing is */
+static double predict(tn_ctx *c, tn__plan *p, const tn__schedule *s, double most, uint32_t *called) {
   double time = 0;
+  *called = 0;
   for (uint32_t i = 0; i < s->items.n; i++) {
-    tn__chosen_mapping m = {.body = s->items.v[i].body};
-    if (calls(p, &s->items.v[i])) continue;
-    const tn__choice *known = mapping_of(all, m.body);
-    m.is = known ? *known : tn__choose(c, &p->arena, s->items.v[i].body, &p->dev->target);
-    if (!known) tn__vec_push(&p->arena, all, m);
-    time += m.is.time;
+    bool is_called = calls(p, &s->items.v[i]);
+    *called += is_called;
+    if (!is_called && time < most) time += choice_of(c, p, s->items.v[i].body)->time;
   }
-  return time;
+  return time < most ? time : (double)INFINITY;
 }
 
 /* Schedules the graph, or the same graph where operands that lie across what is reduced are copied: on devices whose
@@ -113,19 +117,17 @@ static double predict(tn_ctx *c, tn__plan *p, const tn__schedule *s, tn__mapping
 /* a choice: either is right */
 static tn_node *schedule(tn_ctx *c, tn__plan *p, tn_node *graph) {
   static const double SURE = 0.85; /* of the other plan's time */
-  tn__nodes copies;
-  tn_node *turned = tn__schedule_turned(c, graph, &p->dev->target, &copies);
-  bool either = turned != graph && p->dev->target.group && !p->dev->usual;
-  if (!either) {
-    p->s = tn__schedule_make(c, &p->arena, turned, p->dev, &copies);
-    return turned;
-  }
-  tn__schedule *other = tn__schedule_make(c, &p->arena, turned, p->dev, &copies);
-  tn__mappings of_other = {0};
+  const tn__target *t = &p->dev->target;
+  tn__nodes copies = {0};
+  tn_node *turned = p->dev->usual ? graph : tn__schedule_turned(c, graph, t, &copies);
+  uint32_t calls_of[2];
+  p->s = tn__schedule_make(c, &p->arena, turned, p->dev, &copies);
+  if (turned == graph || !t->group) return turned;
+  tn__schedule *other = p->s;
   p->s = tn__schedule_make(c, &p->arena, graph, p->dev, NULL);
-  double time = predict(c, p, p->s, &p->mapping), other_time = predict(c, p, other, &of_other);
-  if (!(other_time < SURE * time)) return graph;
-  p->s = other, p->mapping = of_other;
+  double time = predict(c, p, p->s, INFINITY, &calls_of[0]);
+  if (isinf(time) || isinf(predict(c, p, other, SURE * time, &calls_of[1])) || calls_of[0] != calls_of[1]) return graph;
+  p->s = other;
   return turned;
 }
 
@@ -206,8 +208,7 @@ static uint32_t find_kernel(lowering *l, tn_node *body, const tn__variant *varia
   bool known = tn__map_get(&l->of, (uintptr_t)body, &found);
   if (known && l->variant[found] == variant) return (uint32_t)found;
   tn__choice choice = {.variant = variant};
-  const tn__choice *made = mapping_of(&p->mapping, body);
-  if (variant == tn__variant_at(0)) choice = made ? *made : tn__choose(l->c, &p->arena, body, &p->dev->target);
+  if (variant == tn__variant_at(0)) choice = *choice_of(l->c, p, body);
   tn__work work = tn__work_begin(l->c);
   tn__kernel *k = tn__lower(l->c, &l->c->scratch, body, &p->dev->target, choice.variant, p->nkernels);
   p->kernel[p->nkernels] = k = take_kernel(l->c, p, k);

@@ -33,13 +33,6 @@ typedef struct tn__sources {
   uint32_t n;
 } tn__sources;
 
-/* The mapping of a body, where it has been chosen already */
-typedef struct tn__chosen_mapping {
-  const tn_node *body;
-  tn__choice is;
-} tn__chosen_mapping;
-typedef tn__vec(tn__chosen_mapping) tn__mappings;
-
 struct tn__plan {
   tn__plan *next;
   tn__arena arena;
@@ -47,7 +40,7 @@ struct tn__plan {
   tn_node *key;
   tn__nodes kept;             /* every node the plan refers to */
   tn__schedule *s;
-  tn__mappings mapping;       /* of bodies of the schedule's, where it was chosen by what they take */
+  tn__map choices;            /* body -> its tn__choice, where the schedule was chosen by what kernels take */
   tn__device *dev;
   tn__code *code;
   tn__kernel **kernel;

@@ -154,7 +154,8 @@ typedef struct tn__lines {
 } tn__lines;
 bool tn__scatter_lines(tn_ctx *c, const tn_node *n, tn__lines *out);
 /* fuse.c: on devices without groups, how many axes of the updates stand in front of that along which those of lines
- * follow each other: they say which line it is, and threads may share them out; each turn of these has so many places. */
+ * follow each other: they say which line it is, and threads may share them out; each of their turns has so many
+ * places. */
 uint32_t tn__axes_of_lines(const tn__fuse *f, const tn_node *n, int64_t *each);
 /* Where the updates of scatter n go, as it was given: what is no place goes nowhere, and need not be told first. */
 tn_node *tn__scatter_places(const tn_node *n);

@@ -185,8 +185,10 @@ static bool in_order(const tn__fuse *f, const tn__demand *d) {
   const tn_node *root = roots->n ? roots->v[0] : NULL;
   int64_t each;
   bool lines = root && root->op == OP_SCATTER && tn__axes_of_lines(f, root, &each);
-  for (uint32_t i = 0; i < d->env->nsrc; i++)
-    if (d->env->src[i]->ints[RANGE_AXIS] == AX_ORDER || (lines && d->env->src[i]->ints[RANGE_ROLE] == ROLE_UPDATE)) return true;
+  for (uint32_t i = 0; i < d->env->nsrc; i++) {
+    const int64_t *loop = d->env->src[i]->ints;
+    if (loop[RANGE_AXIS] == AX_ORDER || (lines && loop[RANGE_ROLE] == ROLE_UPDATE)) return true;
+  }
   return false;
 }
 
@@ -282,7 +284,8 @@ bool tn__must_store(tn__fuse *f, tn_node *n, tn__info *in) {
     for (uint32_t j = 0; j < i; j++) first = first && in->want.v[j].k != d->k;
     kernels += first;
     if (f->seeds.v[d->k].size > TN__MAX_KERNEL && !is_as_stored(f, n, in)) return true;
-    if (reduction && (!tn__fuse_fits(f, n, d) || in_order(f, d) || (in->tiled && f->seeds.v[d->k].tiled))) all_fit = false;
+    bool tiled = in->tiled && f->seeds.v[d->k].tiled;
+    if (reduction && (!tn__fuse_fits(f, n, d) || in_order(f, d) || tiled)) all_fit = false;
   }
   if (reduction && kernels == 1 && tn__under_loops(f, n, in)) return true; /* a choice: either is right */
   if (reduction) return !all_fit || kernels > 1;

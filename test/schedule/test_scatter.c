@@ -315,7 +315,8 @@ static void test_lines_in_memory(void **s) {
   static const char *const devices[] = {"cpu", "ref:cpu", "ref"};
   static const struct {
     tn_dim outer, places, n, inner;
-  } drawn[] = {{64, 20, 8, 1}, {2, 5, 1, 1}, {30, 17, 1, 1}, {9, 3, 2, 7}, {1, 11, 30, 2}, {97, 1, 3, 1}, {23, 40, 5, 3}};
+  } drawn[] = {{64, 20, 8, 1}, {2, 5, 1, 1}, {30, 17, 1, 1}, {9, 3, 2, 7}, {1, 11, 30, 2},
+               {97, 1, 3, 1}, {23, 40, 5, 3}};
   (void)s;
   for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
     tn_ctx *c = tn_ctx_open(&(tn_options){.device = devices[d], .quiet = 1});
