@@ -1,9 +1,13 @@
 /* Several outputs at a time, for devices whose lanes are those of vectors: a sum that loads vectors which are the same
  * for all turns of an output's loop goes through several of these at once, each with an accumulator of its own, and
  * loads what they share once.  Distances of all pairs of rows, and products without a library, would fetch all of one
- * operand for each row of the other.  Where sums run along the lanes and both operands would come from further away
- * than a thread's nearest cache, it does so along a second output's loop, too: a patch of sums, each with one vector of
- * accumulators at most levels, which loads a vector of each row and each column for a term of all of them.
+ * operand for each row of the other.
+ *
+ * Where sums run along the lanes, and the turns of two outputs' loops each share what hangs on the other, it does so
+ * along both: a patch of sums, each with one vector of accumulators at most levels, which loads a vector of each row
+ * and each column for a term of all of them.  That pays however near the rows are: a processor does a difference and a
+ * multiply-add in one cycle, and loads no more than two vectors in it, or one that lies in two of memory's lines, as
+ * most of an odd row do.
  *
  * The outputs stand as stores beside each other that share all loops; those beyond the last one compute it once more,
  * and do not store it.  Each is computed as it would be alone in as many lanes, to the bit. */
@@ -11,7 +15,13 @@
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
 
-enum { TOGETHER = 4, FEWEST = 4 * TOGETHER, SHARED_BYTES = 4096 /* that are loaded once instead, at least */ };
+enum {
+  TOGETHER = 4,
+  FEWEST = 4 * TOGETHER,
+  SHARED_BYTES = 4096,   /* that are loaded once instead, at least */
+  PATCH_TERMS = 1 << 14, /* of all sums, that are worth the text of a patch */
+  CHEAP_TERM = 8         /* the most work of one that waits for its loads */
+};
 
 /* The only sum of a body with one store, which is made of no other; NULL */
 /* a choice: no is right */
@@ -53,16 +63,21 @@ static double shared_bytes(double near, const tn__survey *p, const tn_node *sum,
   return bytes;
 }
 
-/* Of the outputs' loops but for `other` */
+/* May several turns of loop k be taken at once? */
 /* a choice: no is right */
-static int find_output(double near, const tn__survey *p, const tn_node *sum, int other) {
+static bool may_be_jammed(const tn__survey *p, const tn_node *sum, uint32_t k) {
+  const tn_node *x = p->r.range[k];
+  bool whole = (p->common >> k & 1) && (tn__free_of(&p->r, sum) >> k & 1) && tn__axis_of(x) == AX_LOOP;
+  return whole && tn__is_const(x->src[0]) && tn__extent(x) > 1 && !tn__bounds_loops(&p->r, k);
+}
+
+/* The output whose turns share most, or -1 */
+/* a choice: no is right */
+static int find_output(double near, const tn__survey *p, const tn_node *sum) {
   double most = SHARED_BYTES;
   int best = -1;
   for (uint32_t k = 0; k < p->r.n; k++) {
-    const tn_node *x = p->r.range[k];
-    bool whole = (p->common >> k & 1) && (tn__free_of(&p->r, sum) >> k & 1) && tn__axis_of(x) == AX_LOOP;
-    if (!whole || !tn__is_const(x->src[0]) || tn__extent(x) < FEWEST || tn__bounds_loops(&p->r, k)) continue;
-    if ((int)k == other) continue;
+    if (!may_be_jammed(p, sum, k) || tn__extent(p->r.range[k]) < FEWEST) continue;
     double bytes = shared_bytes(near, p, sum, k);
     if (bytes > most) most = bytes, best = (int)k;
   }
@@ -89,23 +104,82 @@ static bool keeps_rows(const tn__survey *p) {
   return false;
 }
 
-/* The outputs that several are computed of at once, the second -1 where one is enough */
+/* The outputs' loops that several turns are taken of at once, and how many of each, 1 where there is no such loop */
 typedef struct jammed {
-  int first, second;
+  uint32_t loop[2];
+  int64_t turns[2];
 } jammed;
 
-/* A second one only where the sum has the lanes: those of columns share what they load with few others. */
+/* As many turns of a patch as leave no more than a fourth of the work to those beyond the last one */
+/* a choice: any is right */
+static int64_t turns_for(const tn_node *x) {
+  int64_t size = x->hi + 1, n = TOGETHER;
+  while ((size + n - 1) / n * n * TOGETHER > size * (TOGETHER + 1)) n--;
+  return n;
+}
+
+/* Loads for a term of the sum, where so many turns of two loops share them; 0: it has none that hang on one of them,
+ * none that hang on the other, or some that hang on both */
+/* a choice: either is right */
+static double loads_of_term(const tn__survey *p, const tn_node *sum, const jammed *of) {
+  double loads = 0;
+  bool hangs[2] = {false, false};
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    uint64_t free = tn__free_of(&p->r, n);
+    if (n->op != OP_LOAD || !(free & tn__own_of(&p->r, sum))) continue;
+    double one = 1;
+    for (int s = 0; s < 2; s++) {
+      bool on = free >> of->loop[s] & 1;
+      hangs[s] |= on;
+      one /= on ? 1 : (double)of->turns[s];
+    }
+    if (one == 1) return 0;
+    loads += one;
+  }
+  return hangs[0] && hangs[1] ? loads : 0;
+}
+
+/* Is what is done for a term of the sum so little that it waits for its loads? */
+/* a choice: either is right */
+static bool is_cheap(const tn__survey *p, const tn_node *sum) {
+  double work = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    bool of_term = tn__is_elementwise(n) && n->dtype != TN__INDEX && (tn__free_of(&p->r, n) & tn__own_of(&p->r, sum));
+    if (of_term) work += tn__ops[n->op].cost;
+  }
+  return work <= CHEAP_TERM;
+}
+
+/* a choice: no is right */
+static bool find_patch(const tn__survey *p, const tn_node *sum, jammed *out) {
+  uint64_t own = tn__own_of(&p->r, sum), lanes = 0;
+  double least = 0;
+  for (uint32_t k = 0; k < p->r.n; k++)
+    if (tn__axis_of(p->r.range[k]) == AX_UPCAST) lanes |= 1ull << k;
+  bool along = (own & lanes) && (own & ~lanes), much = tn__volume(p, tn__free_of(&p->r, sum) | own) >= PATCH_TERMS;
+  if (!along || !much || !is_cheap(p, sum)) return false;
+  for (uint32_t a = 0; a < p->r.n; a++) {
+    for (uint32_t b = a + 1; b < p->r.n && may_be_jammed(p, sum, a); b++) {
+      if (!may_be_jammed(p, sum, b)) continue;
+      jammed of = {{a, b}, {turns_for(p->r.range[a]), turns_for(p->r.range[b])}};
+      double loads = loads_of_term(p, sum, &of);
+      if (loads > 0 && (!least || loads < least)) least = loads, *out = of;
+    }
+  }
+  return least > 0;
+}
+
+/* Those of columns share what they load with few others: one loop is enough. */
 /* a choice: no is right */
 static jammed find_outputs(const tn__lowering *l, const tn__survey *p, const tn_node *body) {
   const tn_node *sum = only_sum(p, body);
-  jammed out = {-1, -1};
-  out.first = sum ? find_output(l->target->near, p, sum, -1) : -1;
-  if (out.first < 0 || !has_room(l, p, (uint32_t)out.first)) return (jammed){-1, -1};
-  bool along = false;
-  for (uint32_t k = 0; k < p->r.n; k++)
-    along |= (tn__own_of(&p->r, sum) >> k & 1) && tn__axis_of(p->r.range[k]) == AX_UPCAST;
-  if (along && !keeps_rows(p)) out.second = find_output(l->target->near / TOGETHER, p, sum, out.first);
-  return out;
+  jammed of = {{0, 0}, {1, 1}};
+  if (!sum || (!keeps_rows(p) && find_patch(p, sum, &of))) return of;
+  int one = find_output(l->target->near, p, sum);
+  if (one >= 0 && has_room(l, p, (uint32_t)one)) of = (jammed){{(uint32_t)one, 0}, {TOGETHER, 1}};
+  return of;
 }
 
 /* The body at place `at` of the output, over its own rows of scratch memory where they are not the same for all */
@@ -132,17 +206,17 @@ static tn_node *gated(tn_ctx *c, tn_node *store, tn_node *gate) {
 }
 
 /* Several turns of output x at once */
-static tn_node *several(tn__lowering *l, tn_node *body, tn_node *x) {
+static tn_node *several(tn__lowering *l, tn_node *body, tn_node *x, int64_t turns) {
   tn_ctx *c = l->c;
   tn__survey p;
   tn__nodes store = {0};
   tn__survey_loops(c, l->a, body, &p);
   int64_t size = x->hi + 1;
-  tn__sb_printf(&l->note, " jam(%lld,%d)", tn__id_of(x), TOGETHER);
-  tn_node *outer = tn__range_like(c, x, tn__int(c, (size + TOGETHER - 1) / TOGETHER), AX_LOOP);
-  for (int i = 0; i < TOGETHER; i++) {
-    tn_node *at = tn__add(c, tn__mul(c, outer, tn__int(c, TOGETHER)), tn__int(c, i)), *end = tn__int(c, size);
-    bool beyond = size % TOGETHER && i >= size % TOGETHER;
+  tn__sb_printf(&l->note, " jam(%lld,%lld)", tn__id_of(x), (long long)turns);
+  tn_node *outer = tn__range_like(c, x, tn__int(c, (size + turns - 1) / turns), AX_LOOP);
+  for (int64_t i = 0; i < turns; i++) {
+    tn_node *at = tn__add(c, tn__mul(c, outer, tn__int(c, turns)), tn__int(c, i)), *end = tn__int(c, size);
+    bool beyond = size % turns && i >= size % turns;
     tn_node *last = beyond ? tn__op2(c, OP_MIN, at, tn__int(c, size - 1)) : at;
     tn_node *all = body_at(l, &p, body, x, last, outer, !i);
     for (uint32_t s = 0; s < all->nsrc; s++)
@@ -151,17 +225,19 @@ static tn_node *several(tn__lowering *l, tn_node *body, tn_node *x) {
   return tn__sink(c, store.v, store.n, body->name);
 }
 
-/* a choice: no is right */
-bool tn__jams_twice(tn__lowering *l, tn_node *body) {
+/* a choice: any is right */
+int64_t tn__patch_of_sums(tn__lowering *l, tn_node *body) {
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
-  return find_outputs(l, &p, body).second >= 0;
+  jammed of = find_outputs(l, &p, body);
+  return of.turns[1] > 1 ? of.turns[0] * of.turns[1] : 0;
 }
 
 tn_node *tn__jam(tn__lowering *l, tn_node *body) {
   tn__survey p;
   tn__survey_loops(l->c, l->a, body, &p);
   jammed of = find_outputs(l, &p, body);
-  if (of.first >= 0) body = several(l, body, p.r.range[of.first]);
-  return of.second >= 0 ? several(l, body, p.r.range[of.second]) : body;
+  for (int s = 0; s < 2; s++)
+    if (of.turns[s] > 1) body = several(l, body, p.r.range[of.loop[s]], of.turns[s]);
+  return body;
 }

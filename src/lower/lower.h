@@ -413,7 +413,7 @@ tn_node *tn__fetch(tn__lowering *l, tn_node *body, tn_node **one);
 #define TN__FETCHED 1.4
 /* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
 tn_node *tn__jam(tn__lowering *l, tn_node *part);
-bool tn__jams_twice(tn__lowering *l, tn_node *part); /* ... along two loops of outputs? */
+int64_t tn__patch_of_sums(tn__lowering *l, tn_node *part); /* how many of two loops of outputs; 0: of no more than one */
 /* strips.c: what columns go down again for other outputs, by strips that a thread's cache holds; the part itself if
  * there is no need */
 tn_node *tn__strips(tn__lowering *l, tn_node *part);

@@ -37,6 +37,7 @@ enum {
   MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
   GATHERED = 2,           /* vectors of a sum from which on its terms are sooner gathered than added one by one */
   LONG_ROW = 64,          /* has lanes of its own, whatever lies side by side */
+  OVERLAPPING = 8,        /* sums that keep a processor's units for vectors busy */
   SHORT_ROW = 4,          /* of elements that are fetched one by one, */
   LITTLE_WORK = 4         /* and have little done to them */
 };
@@ -286,9 +287,9 @@ static tn_node *reduce_together(tn__lowering *l, tn_node *body, tn_node *x, int6
   tn__sb note = l->note;
   int64_t next = l->next_range;
   l->note = (tn__sb){.arena = l->a};
-  bool patch = lanes > 1 && tn__jams_twice(l, reduce_in_lanes(l, body, x, lanes));
+  bool many = lanes > 1 && tn__patch_of_sums(l, reduce_in_lanes(l, body, x, lanes / 2)) >= OVERLAPPING;
   l->note = note, l->next_range = next;
-  return tn__jam(l, reduce_in_lanes(l, body, x, patch ? lanes / 2 : lanes));
+  return tn__jam(l, reduce_in_lanes(l, body, x, many ? lanes / 2 : lanes));
 }
 
 /* lane: the loop that is known to have the lanes; NULL: to be found */
