@@ -413,6 +413,9 @@ tn_node *tn__fetch(tn__lowering *l, tn_node *body, tn_node **one);
 #define TN__FETCHED 1.4
 /* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
 tn_node *tn__jam(tn__lowering *l, tn_node *part);
+/* ... which of the output loops in `columns` has the lanes of a sum of pairs, whose two operands each hang on another,
+ * if that takes less than lanes along its terms: what it loads is turned (turn_columns.c); -1 */
+int tn__columns_of_pairs(const tn__lowering *l, const tn__survey *p, uint64_t columns);
 int64_t tn__patch_of_sums(tn__lowering *l, tn_node *part); /* how many of two loops of outputs; 0: of no more than one */
 /* strips.c: what columns go down again for other outputs, by strips that a thread's cache holds; the part itself if
  * there is no need */

@@ -199,13 +199,18 @@ static bool steps_within_lines(const tn__survey *p, uint32_t j) {
 /* a choice: no is right */
 static int column_range(const tn__lowering *l, const tn__survey *p) {
   int v = p->reduces ? vector_range(l, p, false) : -1;
-  if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= LONG_ROW) return v;
+  uint64_t rows = 0, near = 0;
+  if (v < 0 || (p->outputs >> v & 1)) return v;
+  for (uint32_t j = 0; j < p->r.n; j++) {
+    if (!(p->outputs >> j & 1) || !may_have_lanes(p, j)) continue;
+    rows |= 1ull << j;
+    near |= (uint64_t)steps_within_lines(p, j) << j;
+  }
+  int pairs = tn__columns_of_pairs(l, p, rows);
+  if (pairs >= 0 || tn__extent(p->r.range[v]) >= LONG_ROW) return pairs >= 0 ? pairs : v;
   int row = vector_range(l, p, true);
   if (row < 0 || tn__walk_score(p, (uint32_t)row) > 0) return row;
-  uint64_t rows = 0;
-  for (uint32_t j = 0; j < p->r.n; j++)
-    if ((p->outputs >> j & 1) && may_have_lanes(p, j) && steps_within_lines(p, j)) rows |= 1ull << j;
-  return tn__across_rows(l, p, rows, (uint32_t)v, min_lanes(l));
+  return tn__across_rows(l, p, near, (uint32_t)v, min_lanes(l));
 }
 
 /* Is the largest or the least found? */
