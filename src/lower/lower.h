@@ -420,6 +420,7 @@ int64_t tn__patch_of_sums(tn__lowering *l, tn_node *part); /* how many of two lo
 /* strips.c: what columns go down again for other outputs, by strips that a thread's cache holds; the part itself if
  * there is no need */
 tn_node *tn__strips(tn__lowering *l, tn_node *part);
+tn_node *tn__strips_of_rows(tn__lowering *l, tn_node *part); /* ... so, of rows of a patch of sums */
 /* short_rows.c: the one of these loops of rows across which lanes take the least time, -1 where they take less along
  * the rows' terms, which are worth vectors from `least` on */
 int tn__across_rows(const tn__lowering *l, const tn__survey *p, uint64_t rows, uint32_t terms, double least);

@@ -294,7 +294,11 @@ static tn_node *reduce_together(tn__lowering *l, tn_node *body, tn_node *x, int6
   l->note = (tn__sb){.arena = l->a};
   bool many = lanes > 1 && tn__patch_of_sums(l, reduce_in_lanes(l, body, x, lanes / 2)) >= OVERLAPPING;
   l->note = note, l->next_range = next;
-  return tn__jam(l, reduce_in_lanes(l, body, x, many ? lanes / 2 : lanes));
+  body = reduce_in_lanes(l, body, x, many ? lanes / 2 : lanes);
+  bool patch = tn__patch_of_sums(l, body) > 0;
+  body = tn__jam(l, body);
+  tn_node *strips = patch ? tn__strips_of_rows(l, body) : body;
+  return strips != body ? strips : tn__share_rows(l, body);
 }
 
 /* lane: the loop that is known to have the lanes; NULL: to be found */
@@ -324,7 +328,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
-  return tn__share_rows(l, reduce_together(l, body, x, lanes_for(l, &p)));
+  return reduce_together(l, body, x, lanes_for(l, &p));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */

@@ -1,21 +1,26 @@
-/* Strips of columns, for devices whose lanes are those of vectors and whose threads have caches.
+/* Strips of columns, and of rows, for devices whose lanes are those of vectors and whose threads have caches.
  *
- *   strips(a,n)     n turns of the columns' loop a stand inside of all other loops of outputs: what these turns go down
- *                   stays in a thread's cache for all of them
+ *   strips(a,n)     n turns of loop a, of columns or rows, stand inside of all other loops of outputs: what these turns
+ *                   go down, or along, stays in a thread's cache for all of them
  *
  * Columns that are reduced have lanes side by side, which go down what they load line by line.  What is the same for
  * all turns of another output's loop, as one operand of a gradient of distances is, is gone down again in each of
  * these.  Where all columns follow each other before that loop goes on, each line comes from further away every time,
  * and lies in another page than the one before it.  So the columns' loop is cut: strips of as many columns as a
- * thread's cache holds the lines of, which threads share out with all other loops.  Each element is computed as it
- * would be without. */
+ * thread's cache holds the lines of, which threads share out with all other loops.
+ *
+ * So are the rows of one of two operands of which sums have lanes along them, where all of them are more than that
+ * cache holds: those of the operand that has fewer.  If it holds all of these, their loop just stands inside of the
+ * other's.  Each element is computed as it would be without. */
 #include "ir/build.h"
 #include "lower/lower.h"
 #include "rewrite/rewrite.h"
+#include <math.h>
 
 enum {
-  MIN_AGAIN = 4,  /* turns in which a strip is gone down, for it to be worth a loop */
-  MOST_TURNS = 64 /* of a strip, which then goes along memory for long enough */
+  MIN_AGAIN = 4,   /* turns in which a strip is gone down, for it to be worth a loop */
+  MOST_TURNS = 64, /* of a strip, which then goes along memory for long enough, */
+  MOST_ROWS = 256  /* and of rows, for which little else is done */
 };
 
 typedef struct strips {
@@ -106,6 +111,61 @@ static tn_node *go_inside(tn__lowering *l, tn_node *part, const strips *s) {
   for (uint32_t i = 0; i < n; i++)
     new_[i] = tn__fresh_range(l, old[i]->src[0], tn__axis_of(old[i]), tn__role_of(old[i]));
   return tn__substitute(l->c, part, old, new_, n);
+}
+
+/* Bytes that all turns of loop k of outputs load, if the others do so again; 0: nothing hangs on it */
+/* a choice: either is right */
+static double bytes_again(const tn__survey *p, uint32_t k) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *n = p->r.order.v[i];
+    uint64_t free = tn__free_of(&p->r, n), along = free & ~p->common;
+    if (n->op != OP_LOAD || n->src[0]->op != OP_PARAM || !(free >> k & 1) || !along) continue;
+    if (tn__volume(p, p->common & ~free) >= MIN_AGAIN)
+      bytes += tn__volume(p, along | 1ull << k) * (double)tn__size_of(n->dtype);
+  }
+  return bytes;
+}
+
+/* Stores in all loops of outputs, whose lengths are known */
+/* a choice: no is right */
+static bool find_rows(const tn__survey *p, const tn_node *part) {
+  if (!p->reduces || p->running || p->outputs != p->common) return false;
+  for (uint32_t i = 0; i < part->nsrc; i++)
+    if (part->src[i]->op != OP_STORE) return false;
+  for (uint32_t k = 0; k < p->r.n; k++) {
+    int axis = tn__axis_of(p->r.range[k]);
+    if (axis == AX_GLOBAL || axis == AX_ORDER) return false;
+    if ((p->common >> k & 1) && (axis != AX_LOOP || !tn__is_const(p->r.range[k]->src[0]))) return false;
+  }
+  return true;
+}
+
+tn_node *tn__strips_of_rows(tn__lowering *l, tn_node *part) {
+  strips s = {0};
+  tn_node *cut[2];
+  double least = 0, most = 0, kept = (double)l->target->kept;
+  tn__survey_loops(l->c, l->a, part, &s.p);
+  for (uint32_t k = 0; k < s.p.r.n && find_rows(&s.p, part); k++) {
+    double bytes = s.p.common >> k & 1 ? bytes_again(&s.p, k) : 0;
+    if (bytes > most) most = bytes;
+    if (bytes > 0 && (!least || bytes < least)) least = bytes, s.column = k;
+  }
+  if (most <= kept) return part;
+  tn_node *x = s.p.r.range[s.column], *inner;
+  double all = tn__extent(x), fit = kept * all / least;
+  double count = ceil(all / (fit < MOST_ROWS ? floor(fit) : MOST_ROWS));
+  if (fit < 1) return part;
+  if (least <= kept) {
+    inner = tn__fresh_range(l, x->src[0], AX_LOOP, tn__role_of(x));
+    part = tn__substitute(l->c, part, &x, &inner, 1);
+  } else {
+    s.turns = (int64_t)ceil(all / count);
+    tn__sb_printf(&l->note, " strips(%lld,%lld)", tn__id_of(x), (long long)s.turns);
+    part = tn__simplify_accesses(l->c, l->a, tn__cut(l, go_inside(l, part, &s), x, s.turns, AX_LOOP, AX_LOOP, cut));
+    inner = cut[1];
+  }
+  return tn__share_out(l, part, inner);
 }
 
 tn_node *tn__strips(tn__lowering *l, tn_node *part) {
