@@ -326,6 +326,8 @@ tn_node *tn__separate(tn__lowering *l, tn_node *body);
 enum { TN__PARTIALS = 64 /* blocks of a split reduction, where threads share them out */ };
 tn_node *tn__split_long(tn__lowering *l, tn_node *body);
 tn_node *tn__split_rows(tn__lowering *l, tn_node *body, tn_node *rows);
+/* sums_first.c: sums of rows that elements across these are made of as a part of their own */
+tn_node *tn__sums_first(tn__lowering *l, tn_node *body);
 /* optimise.c, and how its loops are written out (linearise.c) */
 enum { TN__SLICE_WORK = 20000 /* instructions that are worth waking a thread for */ };
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body);

@@ -432,6 +432,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   body = tn__order_loops(l, body);
   if (l->variant->windows < 2) body = tn__merge_loops(l, body); /* else lines of an image stay what windows go along */
   body = tn__tile_shape(l, body);
+  if (!l->target->group) body = tn__sums_first(l, body);
   return rows ? tn__split_rows(l, body, rows) : tn__split_long(l, body);
 }
 
