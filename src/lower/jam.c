@@ -170,7 +170,7 @@ static bool find_pairs(const tn__survey *p, const tn_node *sum, jammed *out) {
       if (!may_be_jammed(p, sum, b)) continue;
       jammed of = {{a, b}, {turns_for(p->r.range[a]), turns_for(p->r.range[b])}};
       double loads = loads_of_term(p, sum, &of);
-      if (loads > 0 && (!least || loads < least)) least = loads, *out = of;
+      if (loads > 0 && (least == 0 || loads < least)) least = loads, *out = of;
     }
   }
   return least > 0;

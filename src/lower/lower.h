@@ -418,7 +418,8 @@ tn_node *tn__jam(tn__lowering *l, tn_node *part);
 /* ... which of the output loops in `columns` has the lanes of a sum of pairs, whose two operands each hang on another,
  * if that takes less than lanes along its terms: what it loads is turned (turn_columns.c); -1 */
 int tn__columns_of_pairs(const tn__lowering *l, const tn__survey *p, uint64_t columns);
-int64_t tn__patch_of_sums(tn__lowering *l, tn_node *part); /* how many of two loops of outputs; 0: of no more than one */
+/* ... and how many outputs of two loops go together; 0: of no more than one */
+int64_t tn__patch_of_sums(tn__lowering *l, tn_node *part);
 /* strips.c: what columns go down again for other outputs, by strips that a thread's cache holds; the part itself if
  * there is no need */
 tn_node *tn__strips(tn__lowering *l, tn_node *part);

@@ -149,7 +149,7 @@ tn_node *tn__strips_of_rows(tn__lowering *l, tn_node *part) {
   for (uint32_t k = 0; k < s.p.r.n && find_rows(&s.p, part); k++) {
     double bytes = s.p.common >> k & 1 ? bytes_again(&s.p, k) : 0;
     if (bytes > most) most = bytes;
-    if (bytes > 0 && (!least || bytes < least)) least = bytes, s.column = k;
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes, s.column = k;
   }
   if (most <= kept) return part;
   tn_node *x = s.p.r.range[s.column], *inner;

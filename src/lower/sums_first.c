@@ -12,9 +12,9 @@
 #include "rewrite/rewrite.h"
 
 enum {
-  LONG_ROW = 64,           /* has lanes of its own: those of shorter ones go across rows, along which elements are stored */
+  LONG_ROW = 64,             /* has lanes of its own: those of shorter ones go across rows, as elements are stored */
   FEWEST_ELEMENTS = 1 << 14, /* that are worth another part, */
-  FEWEST_ROWS = 4          /* and of a column */
+  FEWEST_ROWS = 4            /* and of a column */
 };
 
 typedef struct first {

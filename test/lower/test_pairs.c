@@ -150,13 +150,16 @@ static void chosen(void **s) {
     const char *step[2], *none;
   } rows[] = {
       {"odd rows that a near cache holds", {squares, 0, TN_F32, 0, 37, 41, 1023}, {",16) jam(", ",4) jam("}, "strips("},
-      {"shorter ones than a turn of lanes beside others", {squares, 0, TN_F32, 0, 35, 40, 300}, {",16) jam(", ",4) jam("}, "turn("},
+      {"shorter ones, few of which fill lanes",
+       {squares, 0, TN_F32, 0, 35, 40, 300},
+       {",16) jam(", ",4) jam("},
+       "turn("},
       {"of f64", {distances, 0, TN_F64, 0, 37, 41, 515}, {",8) jam(", ",4) jam("}, NULL},
       {"of f16", {distances, 0, TN_F16, 0, 37, 41, 515}, {",16) jam(", ",4) jam("}, NULL},
       {"in batches", {largest, 0, TN_F32, 3, 19, 21, 515}, {",16) jam(", ",4) jam("}, NULL},
       {"of few", {squares, 0, TN_F32, 0, 7, 61, 515}, {",4) jam(", ",4)"}, NULL},
       {"of three", {squares, 0, TN_F32, 0, 3, 61, 515}, {",16) jam(", ",3) jam("}, NULL},
-      {"of two and three, whose lanes are more", {squares, 0, TN_F32, 0, 2, 300, 2051}, {",16) jam(", ",2) jam("}, NULL},
+      {"of two", {squares, 0, TN_F32, 0, 2, 300, 2051}, {",16) jam(", ",2) jam("}, NULL},
       {"of one", {squares, 0, TN_F32, 0, 1, 300, 1023}, {NULL, NULL}, ",4) jam("},
       {"of few terms in all", {squares, 0, TN_F32, 0, 4, 9, 300}, {NULL, NULL}, "jam("},
       {"rows of up to 256 terms", {squares, 0, TN_F32, 0, 40, 224, 200}, {"turn(", "jam("}, ",16) jam("},
