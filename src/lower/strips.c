@@ -97,13 +97,17 @@ static int64_t count_turns(const tn__lowering *l, const strips *s) {
   return fit < MOST_TURNS ? (int64_t)fit : MOST_TURNS;
 }
 
-/* The outputs' loops but for the columns', after these: they nest in the order of their ids. */
-static tn_node *go_inside(tn__lowering *l, tn_node *part, const strips *s) {
+/* The outputs' loops but for `column`, and for the one over blocks of loop y, if any, after these: they nest in the
+ * order of their ids. */
+static tn_node *go_inside(tn__lowering *l, tn_node *part, const tn_node *column, const tn_node *y) {
   tn_node *old[TN__MAX_RANGES], *new_[TN__MAX_RANGES];
   uint32_t n = 0;
-  for (uint32_t k = 0; k < s->p.r.n; k++) {
-    tn_node *x = s->p.r.range[k];
-    if (!(s->p.common >> k & 1) || k == s->column) continue;
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, part, &p);
+  for (uint32_t k = 0; k < p.r.n; k++) {
+    tn_node *x = p.r.range[k];
+    bool block = y && x != y && tn__id_of(x) == tn__id_of(y);
+    if (!(p.common >> k & 1) || x == column || block) continue;
     uint32_t at = n++;
     for (; at && tn__id_of(old[at - 1]) > tn__id_of(x); at--) old[at] = old[at - 1];
     old[at] = x;
@@ -141,31 +145,43 @@ static bool find_rows(const tn__survey *p, const tn_node *part) {
   return true;
 }
 
-tn_node *tn__strips_of_rows(tn__lowering *l, tn_node *part) {
-  strips s = {0};
+/* Rows of the operand that has more, where no cache holds them: blocks that the last one does, around all strips, by a
+ * number that divides them, or of which there are shares enough */
+static tn_node *block_rows(tn__lowering *l, tn_node *part, tn_node *y, double bytes, double count) {
   tn_node *cut[2];
+  double all = tn__extent(y), blocks = ceil(2 * bytes / (double)l->target->far);
+  if (bytes <= (double)l->target->far || blocks >= all) return part;
+  int64_t by = (int64_t)ceil(all / blocks);
+  if ((int64_t)all % by && blocks * count < TN__PARTIALS) return part;
+  tn__sb_printf(&l->note, " strips(%lld,%lld)", tn__id_of(y), (long long)by);
+  return tn__cut(l, part, y, by, AX_LOOP, AX_LOOP, cut);
+}
+
+tn_node *tn__strips_of_rows(tn__lowering *l, tn_node *part) {
+  tn__survey p;
+  uint32_t few = 0, many = 0; /* the loops of the operands that have fewer bytes, and more */
   double least = 0, most = 0, kept = (double)l->target->kept;
-  tn__survey_loops(l->c, l->a, part, &s.p);
-  for (uint32_t k = 0; k < s.p.r.n && find_rows(&s.p, part); k++) {
-    double bytes = s.p.common >> k & 1 ? bytes_again(&s.p, k) : 0;
-    if (bytes > most) most = bytes;
-    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes, s.column = k;
+  tn__survey_loops(l->c, l->a, part, &p);
+  if (!find_rows(&p, part)) return part;
+  for (uint32_t k = 0; k < p.r.n; k++) {
+    double bytes = p.common >> k & 1 ? bytes_again(&p, k) : 0;
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes, few = k;
+    if (bytes > 0 && bytes >= most) most = bytes, many = k;
   }
-  if (most <= kept) return part;
-  tn_node *x = s.p.r.range[s.column], *inner;
-  double all = tn__extent(x), fit = kept * all / least;
-  double count = ceil(all / (fit < MOST_ROWS ? floor(fit) : MOST_ROWS));
-  if (fit < 1) return part;
-  if (least <= kept) {
-    inner = tn__fresh_range(l, x->src[0], AX_LOOP, tn__role_of(x));
+  tn_node *x = p.r.range[few], *y = p.r.range[many], *inner = tn__fresh_range(l, x->src[0], AX_LOOP, tn__role_of(x));
+  double all = tn__extent(x), fit = floor(kept * all / least), count = ceil(all / fmin(fit, MOST_ROWS));
+  if (most <= kept || few == many || fit < 1) return part;
+  if (least <= kept) return tn__share_out(l, tn__substitute(l->c, part, &x, &inner, 1), inner);
+  int64_t turns = (int64_t)ceil(all / count);
+  tn_node *whole = part, *cut[2];
+  part = block_rows(l, part, y, most, count);
+  tn__sb_printf(&l->note, " strips(%lld,%lld)", tn__id_of(x), (long long)turns);
+  if (part != whole) { /* strips stand inside of blocks */
     part = tn__substitute(l->c, part, &x, &inner, 1);
-  } else {
-    s.turns = (int64_t)ceil(all / count);
-    tn__sb_printf(&l->note, " strips(%lld,%lld)", tn__id_of(x), (long long)s.turns);
-    part = tn__simplify_accesses(l->c, l->a, tn__cut(l, go_inside(l, part, &s), x, s.turns, AX_LOOP, AX_LOOP, cut));
-    inner = cut[1];
+    x = inner;
   }
-  return tn__share_out(l, part, inner);
+  part = tn__cut(l, go_inside(l, part, x, y), x, turns, AX_LOOP, AX_LOOP, cut);
+  return tn__share_out(l, tn__simplify_accesses(l->c, l->a, part), cut[1]);
 }
 
 tn_node *tn__strips(tn__lowering *l, tn_node *part) {
@@ -177,6 +193,6 @@ tn_node *tn__strips(tn__lowering *l, tn_node *part) {
   tn_node *x = s.p.r.range[s.column];
   if (!s.turns || (double)s.turns >= tn__extent(x)) return part;
   tn__sb_printf(&l->note, " strips(%lld,%lld)", tn__id_of(x), (long long)s.turns);
-  part = tn__cut(l, go_inside(l, part, &s), x, s.turns, AX_LOOP, AX_LOOP, cut);
+  part = tn__cut(l, go_inside(l, part, x, NULL), x, s.turns, AX_LOOP, AX_LOOP, cut);
   return tn__share_out(l, tn__simplify_accesses(l->c, l->a, part), cut[1]);
 }

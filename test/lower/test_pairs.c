@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAWS = 63, MOST_TERMS = 200000 };
+enum { DRAWS = 49, MOST_TERMS = 200000 };
 
 static const int last[] = {-1};
 
@@ -166,6 +166,11 @@ static void chosen(void **s) {
       {"of an odd number of lines of a block", {squares, 0, TN_F32, 0, 67, 96, 50}, {"turn(", "jam("}, NULL},
       {"sums of few terms, one by one", {squares, 0, TN_F32, 0, 67, 96, 7}, {"turn(", NULL}, "jam("},
       {"rows that no cache holds", {squares, 0, TN_F64, 0, 41, 44, 2053}, {",4) jam(", "strips("}, NULL},
+      {"of the same number", {squares, 0, TN_F64, 0, 44, 44, 2053}, {",4) jam(", "strips("}, NULL},
+      {"rows that the last cache does not hold, either",
+       {distances, 0, TN_F64, 0, 16, 48, 16381},
+       {" strips(1,4)", " strips(0,1)"},
+       NULL},
       {"sums before elements", {NULL, 0, TN_F32, 0, 50, 400, 101}, {"first(", NULL}, NULL},
       {"sums of short rows", {NULL, 0, TN_F32, 0, 50, 400, 33}, {NULL, NULL}, "first("},
       {"sums beside few elements", {NULL, 0, TN_F32, 0, 3, 400, 101}, {NULL, NULL}, "first("},
