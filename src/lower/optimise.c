@@ -17,6 +17,7 @@
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
  *   strips(a,n)     n turns of the columns' loop stand inside of all others, which go down them again     (strips.c)
+ *   first(a,b)      sums over loop b for all of loop a are a part before what is stored along a     (sums_first.c)
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
  *                   computed along b                            (turn.c)
  *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them  (turn_columns.c)
