@@ -19,7 +19,7 @@
 enum {
   TOGETHER = 4,
   FEWEST = 4 * TOGETHER,
-  FEWEST_TERMS = 16,     /* of a sum: what is done for each of fewer takes longer than to load them */
+  FEWEST_TERMS = 16,     /* of a sum: of fewer, to end it takes longer than to load them */
   SHARED_BYTES = 4096,   /* that are loaded once instead, at least */
   PATCH_TERMS = 1 << 14, /* of all sums, that are worth the text of a patch */
   CHEAP_TERM = 8,        /* the most work of one that waits for its loads */
