@@ -188,7 +188,43 @@ static void chosen(void **s) {
   }
 }
 
+/* A number of rows that is given later: whatever is left of a patch */
+static void of_any_number(void **s) {
+  enum { MOST = 41, ROWS = 37, TERMS = 301 };
+  static float x[MOST][TERMS], y[ROWS][TERMS], got[MOST * ROWS];
+  (void)s;
+  for (int i = 0; i < MOST * TERMS; i++) x[0][i] = (float)(i * i / 7 % 5 - 2);
+  for (int i = 0; i < ROWS * TERMS; i++) y[0][i] = (float)(i * 3 / 5 % 5 - 2);
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .quiet = 1, .threads = 2});
+  assert_non_null(c);
+  tn_scope(c) {
+    tn_program *p = tn_program_begin(c);
+    tn_dim n = tn_dim_var(c, "N", 1, 400);
+    tn_tensor *of[] = {tn_program_input(p, "x", TN_F32, (tn_dim[]){n, TERMS}, 2),
+                       tn_program_input(p, "y", TN_F32, (tn_dim[]){ROWS, TERMS}, 2)};
+    tn_tensor *sums = squares(tn_sub(tn_unsqueeze(of[0], -2), tn_unsqueeze(of[1], -3)));
+    assert_int_equal(tn_program_output(p, "sums", sums), TN_OK);
+    assert_int_equal(tn_program_end(p), TN_OK);
+    assert_int_equal(tn_program_write(p, "y", (tn_dim[]){ROWS, TERMS}, 2, y, sizeof y), TN_OK);
+    for (int rows = 1; rows <= MOST; rows++) {
+      assert_int_equal(tn_program_write(p, "x", (tn_dim[]){rows, TERMS}, 2, x, (size_t)rows * sizeof *x), TN_OK);
+      assert_int_equal(tn_program_run(p), TN_OK);
+      assert_int_equal(tn_program_read(p, "sums", got, (size_t)rows * ROWS * sizeof *got), TN_OK);
+      for (int i = 0; i < rows * ROWS; i++) {
+        float want = 0;
+        for (int k = 0; k < TERMS; k++) {
+          float d = x[i / ROWS][k] - y[i % ROWS][k];
+          want += d * d;
+        }
+        assert_float_equal(got[i], want, 0);
+      }
+    }
+  }
+  tn_ctx_close(c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(chosen)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(chosen),
+                                     cmocka_unit_test(of_any_number)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
