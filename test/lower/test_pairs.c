@@ -193,8 +193,8 @@ static void of_any_number(void **s) {
   enum { MOST = 41, ROWS = 37, TERMS = 301 };
   static float x[MOST][TERMS], y[ROWS][TERMS], got[MOST * ROWS];
   (void)s;
-  for (int i = 0; i < MOST * TERMS; i++) x[0][i] = (float)(i * i / 7 % 5 - 2);
-  for (int i = 0; i < ROWS * TERMS; i++) y[0][i] = (float)(i * 3 / 5 % 5 - 2);
+  for (int i = 0; i < MOST * TERMS; i++) x[i / TERMS][i % TERMS] = (float)(i * i / 7 % 5 - 2);
+  for (int i = 0; i < ROWS * TERMS; i++) y[i / TERMS][i % TERMS] = (float)(i * 3 / 5 % 5 - 2);
   tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .quiet = 1, .threads = 2});
   assert_non_null(c);
   tn_scope(c) {
