@@ -330,6 +330,8 @@ tn_node *tn__separate(tn__lowering *l, tn_node *body);
 enum { TN__PARTIALS = 64 /* blocks of a split reduction, where threads share them out */ };
 tn_node *tn__split_long(tn__lowering *l, tn_node *body);
 tn_node *tn__split_rows(tn__lowering *l, tn_node *body, tn_node *rows);
+/* sums_first.c: sums of rows that elements across these are made of as a part of their own */
+tn_node *tn__sums_first(tn__lowering *l, tn_node *body);
 /* optimise.c, and how its loops are written out (linearise.c) */
 enum { TN__SLICE_WORK = 20000 /* instructions that are worth waking a thread for */ };
 tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body);
@@ -417,10 +419,15 @@ tn_node *tn__fetch(tn__lowering *l, tn_node *body, tn_node **one);
 #define TN__FETCHED 1.4
 /* jam.c: several outputs at a time, which share what they load; the part itself if there are none such */
 tn_node *tn__jam(tn__lowering *l, tn_node *part);
-bool tn__jams_twice(tn__lowering *l, tn_node *part); /* ... along two loops of outputs? */
+/* ... which of the output loops in `columns` has the lanes of a sum of pairs, whose two operands each hang on another,
+ * if that takes less than lanes along its terms: what it loads is turned (turn_columns.c); -1 */
+int tn__columns_of_pairs(const tn__lowering *l, const tn__survey *p, uint64_t columns);
+/* ... and how many outputs of two loops go together; 0: of no more than one */
+int64_t tn__patch_of_sums(tn__lowering *l, tn_node *part);
 /* strips.c: what columns go down again for other outputs, by strips that a thread's cache holds; the part itself if
  * there is no need */
 tn_node *tn__strips(tn__lowering *l, tn_node *part);
+tn_node *tn__strips_of_rows(tn__lowering *l, tn_node *part); /* ... so, of rows of a patch of sums */
 /* short_rows.c: the one of these loops of rows across which lanes take the least time, -1 where they take less along
  * the rows' terms, which are worth vectors from `least` on */
 int tn__across_rows(const tn__lowering *l, const tn__survey *p, uint64_t rows, uint32_t terms, double least);

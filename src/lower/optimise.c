@@ -17,6 +17,7 @@
  *   lanes(a,n)      the loop is cut into lanes for vector instructions
  *   jam(a,n)        n turns of an output's loop at once, which share what they load                  (jam.c)
  *   strips(a,n)     n turns of the columns' loop stand inside of all others, which go down them again     (strips.c)
+ *   first(a,b)      sums over loop b for all of loop a are a part before what is stored along a     (sums_first.c)
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
  *                   computed along b                            (turn.c)
  *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them  (turn_columns.c)
@@ -37,6 +38,7 @@ enum {
   MAX_STEP = 64,          /* of what lanes access beside each other, in elements */
   GATHERED = 2,           /* vectors of a sum from which on its terms are sooner gathered than added one by one */
   LONG_ROW = 64,          /* has lanes of its own, whatever lies side by side */
+  OVERLAPPING = 8,        /* sums that keep a processor's units for vectors busy */
   SHORT_ROW = 4,          /* of elements that are fetched one by one, */
   LITTLE_WORK = 4         /* and have little done to them */
 };
@@ -198,13 +200,18 @@ static bool steps_within_lines(const tn__survey *p, uint32_t j) {
 /* a choice: no is right */
 static int column_range(const tn__lowering *l, const tn__survey *p) {
   int v = p->reduces ? vector_range(l, p, false) : -1;
-  if (v < 0 || (p->outputs >> v & 1) || tn__extent(p->r.range[v]) >= LONG_ROW) return v;
+  uint64_t rows = 0, near = 0;
+  if (v < 0 || (p->outputs >> v & 1)) return v;
+  for (uint32_t j = 0; j < p->r.n; j++) {
+    if (!(p->outputs >> j & 1) || !may_have_lanes(p, j)) continue;
+    rows |= 1ull << j;
+    near |= (uint64_t)steps_within_lines(p, j) << j;
+  }
+  int pairs = tn__columns_of_pairs(l, p, rows);
+  if (pairs >= 0 || tn__extent(p->r.range[v]) >= LONG_ROW) return pairs >= 0 ? pairs : v;
   int row = vector_range(l, p, true);
   if (row < 0 || tn__walk_score(p, (uint32_t)row) > 0) return row;
-  uint64_t rows = 0;
-  for (uint32_t j = 0; j < p->r.n; j++)
-    if ((p->outputs >> j & 1) && may_have_lanes(p, j) && steps_within_lines(p, j)) rows |= 1ull << j;
-  return tn__across_rows(l, p, rows, (uint32_t)v, min_lanes(l));
+  return tn__across_rows(l, p, near, (uint32_t)v, min_lanes(l));
 }
 
 /* Is the largest or the least found? */
@@ -282,9 +289,13 @@ static tn_node *reduce_together(tn__lowering *l, tn_node *body, tn_node *x, int6
   tn__sb note = l->note;
   int64_t next = l->next_range;
   l->note = (tn__sb){.arena = l->a};
-  bool patch = lanes > 1 && tn__jams_twice(l, reduce_in_lanes(l, body, x, lanes));
+  bool many = lanes > 1 && tn__patch_of_sums(l, reduce_in_lanes(l, body, x, lanes / 2)) >= OVERLAPPING;
   l->note = note, l->next_range = next;
-  return tn__jam(l, reduce_in_lanes(l, body, x, patch ? lanes / 2 : lanes));
+  body = reduce_in_lanes(l, body, x, many ? lanes / 2 : lanes);
+  bool patch = tn__patch_of_sums(l, body) > 0;
+  body = tn__jam(l, body);
+  tn_node *strips = patch ? tn__strips_of_rows(l, body) : body;
+  return strips != body ? strips : tn__share_rows(l, body);
 }
 
 /* lane: the loop that is known to have the lanes; NULL: to be found */
@@ -314,7 +325,7 @@ static tn_node *vectorise(tn__lowering *l, tn_node *body, const tn_node *lane) {
   }
   bool output = p.outputs >> v & 1; /* lanes_of_columns has left it */
   if (output || tn__extent(x) < min_lanes(l)) return body; /* a choice: either is right */
-  return tn__share_rows(l, reduce_together(l, body, x, lanes_for(l, &p)));
+  return reduce_together(l, body, x, lanes_for(l, &p));
 }
 
 /* Few of a kind, or copies of loops that have lanes where they are whole: these stay as they are. */
@@ -418,6 +429,7 @@ tn_node *tn__optimise_loops(tn__lowering *l, tn_node *body) {
   body = tn__order_loops(l, body);
   if (l->variant->windows < 2) body = tn__merge_loops(l, body); /* else lines of an image stay what windows go along */
   body = tn__tile_shape(l, body);
+  if (!l->target->group) body = tn__sums_first(l, body);
   return rows ? tn__split_rows(l, body, rows) : tn__split_long(l, body);
 }
 

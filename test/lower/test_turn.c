@@ -190,7 +190,7 @@ static const program programs[] = {
     {"quotients of f64", quotients, TN_F64, 2, {11, 150}, {149}, "row(div)"},
     {"quotients of few columns", quotients, TN_F32, 2, {33, 40}, {7}, NULL},
     {"spans", spans, TN_I64, 2, {17, 4100}, {16}, "jam("},
-    {"quotients, several rows", quotients, TN_F64, 2, {11, 150}, {149}, "jam("},
+    {"quotients, several rows", quotients, TN_F64, 2, {17, 150}, {149}, "jam("},
     {"distances", distances, TN_F32, 2, {64, 16}, {64}, "turn("},
     {"distances of odd numbers", distances, TN_F32, 2, {131, 7}, {45}, "turn("},
     {"distances of few", distances, TN_F64, 2, {19, 5}, {7}, "turn("},
