@@ -22,6 +22,7 @@ enum {
   ACROSS = 2,      /* what an element costs that lies across, */
   STORED = 3,      /* ... where it is stored: all lanes wait for it before any of it goes out, */
   ASTRAY = 16,     /* and what a step costs that is as long, or longer: an element of a line without the others, */
+  UNEVEN = 8,      /* what lies across in lines of which registers turn no blocks, as they are not equally far apart, */
   NEAR = 2,        /* but for what a thread's cache holds all of */
   LEAST_TURNS = 5, /* of rows that are run along in lanes, each its own: four are computed sooner than turned, */
   MOST_TURNS = 64  /* and tiles are to be near */
@@ -64,7 +65,8 @@ static double cost_of(const tn__survey *p, const tn__target *target, tn__turned 
     bool store = n->op == OP_STORE;
     int64_t step = tn__stride(&p->r, n->src[1], t->to);
     if (tn__is_across(p, n, t)) {
-      cost += store ? STORED : ACROSS;
+      bool uneven = step == TN__IRREGULAR && !target->group;
+      cost += uneven ? UNEVEN : store ? STORED : ACROSS;
       t->bytes += (double)tn__size_of(store ? n->src[2]->dtype : n->dtype);
     } else if (step != 1 && store) {
       return INFINITY;
@@ -144,6 +146,12 @@ static tn_node *turned(tn__lowering *l, tn_node *n, tn_node *from, tn_node *to) 
   return tn__node_make(l->c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = m});
 }
 
+/* Are the lines that an access goes along, either way, equally far apart? */
+static bool is_regular(const turn *t, const tn_node *n) {
+  return tn__stride(&t->p.r, n->src[1], t->t.from) != TN__IRREGULAR &&
+         tn__stride(&t->p.r, n->src[1], t->t.to) != TN__IRREGULAR;
+}
+
 /* Is a copy all there is to do?  It is turned in registers as it is. */
 static bool is_copy(const turn *t) {
   const tn_node *load = NULL;
@@ -151,6 +159,7 @@ static bool is_copy(const turn *t) {
   for (uint32_t i = 0; i < t->p.r.order.n; i++) {
     const tn_node *n = t->p.r.order.v[i];
     accesses += tn__is_access(n);
+    if (tn__is_access(n) && !is_regular(t, n)) return false;
     if (n->op == OP_STORE && !tn__gate_of(n)) load = n->src[2];
   }
   return accesses == 2 && load && tn__is_across(&t->p, load, &t->t) && !tn__gate_of(load);
@@ -180,18 +189,58 @@ static tn_node *by_tiles(tn__lowering *l, tn_node *body, const tn_node *from, co
   return body;
 }
 
+/* a choice: NULL is right */
+tn_node *tn__next_of_lines(const tn__survey *p, const tn__turned *t, uint32_t along) {
+  const tn__ranges *r = &p->r;
+  int64_t turns;
+  if (!tn__const_int(r->range[along]->src[0], &turns)) return NULL;
+  for (uint32_t y = 0; y < r->n; y++) {
+    bool goes_on = false, fits = y != t->from && y != t->to && tn__is_even(p, y);
+    for (uint32_t i = 0; i < r->order.n && fits; i++) {
+      const tn_node *n = r->order.v[i];
+      if (!tn__is_access(n) || n->src[0]->op != OP_PARAM || tn__stride(r, n->src[1], along) != 1) continue;
+      int64_t step = tn__stride(r, n->src[1], y);
+      goes_on |= step == turns;
+      fits = step == turns || step == 0;
+    }
+    if (fits && goes_on) return r->range[y];
+  }
+  return NULL;
+}
+
+/* a choice: any is right */
+static bool is_short(const turn *t, uint32_t at) {
+  return tn__extent(t->p.r.range[at]) < (double)t->l->target->lane_bytes / 4 / (double)sizeof(float);
+}
+
+/* Short lines beside long ones are one loop with the one by which they go on: so there are blocks to be turned.  Where
+ * the other lines begin, along it, is worked out. */
+/* a choice: either is right */
+static bool find_loops(turn *t, tn_node **body, tn__sb *note) {
+  for (;;) {
+    tn__survey_loops(t->l->c, t->l->a, *body, &t->p);
+    if (!tn__turned_find(&t->p, t->l->target, &t->t)) return false;
+    bool thin = is_short(t, t->t.from), flat = is_short(t, t->t.to);
+    uint32_t x = thin ? t->t.from : t->t.to;
+    tn_node *next = thin != flat ? tn__next_of_lines(&t->p, &t->t, x) : NULL, *one;
+    if (!next) return true;
+    tn__sb_printf(note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(t->p.r.range[x]));
+    *body = tn__as_one(t->l, *body, (tn_node *[]){next, t->p.r.range[x]}, 2, AX_LOOP, &one);
+  }
+}
+
 tn_node *tn__turn(tn__lowering *l, tn_node *body) {
   turn t = {.l = l};
-  tn__survey_loops(l->c, l->a, body, &t.p);
-  if (l->target->near <= 0 || !tn__turned_find(&t.p, l->target, &t.t)) return NULL;
+  tn__sb lines;
+  tn__sb_init(&lines, l->a);
+  if (l->target->near <= 0 || !find_loops(&t, &body, &lines)) return NULL;
   find_sides(&t);
   tn_node *x = t.p.r.range[t.t.from], *y = t.p.r.range[t.t.to];
-  double few = (double)l->target->lane_bytes / 4 / (double)sizeof(float);
-  bool thin = tn__extent(x) < few, flat = tn__extent(y) < few; /* a choice: any is right */
+  bool thin = is_short(&t, t.t.from), flat = is_short(&t, t.t.to);
   bool alone = tn__extent(x) <= (double)t.from_side && tn__extent(y) <= (double)t.to_side &&
                !(t.p.outputs & ~(1ull << t.t.from | 1ull << t.t.to));
   if (alone || (thin && flat)) return NULL; /* a choice: no is right */
-  tn__sb_printf(&l->note, " turn(%lld,%lld)", tn__id_of(x), tn__id_of(y));
+  tn__sb_printf(&l->note, "%s turn(%lld,%lld)", tn__sb_str(&lines), tn__id_of(x), tn__id_of(y));
   tn_node *from = tn__cut_in(l, &body, x, t.from_side, flat ? AX_UPCAST : AX_LOOP),
           *to = tn__cut_in(l, &body, y, t.to_side, flat ? AX_LOOP : AX_UPCAST);
   body = tn__share_out(l, body, flat ? to : from);
