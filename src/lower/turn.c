@@ -125,24 +125,32 @@ static tn_node *load_from(const tile *t, tn_node *filled, tn_node *from, tn_node
   return tn__node_make(t->c, &(tn__make){.op = OP_LOAD, .src = src, .nsrc = 2});
 }
 
+/* Does it have less turns than vectors have lanes? */
+/* a choice: any is right */
+static bool is_few(const tn__lowering *l, const tn_node *range) {
+  return tn__extent(range) < (double)l->target->lane_bytes / 4 / (double)sizeof(float);
+}
+
 /* A load or a store across: along loops of its own, in which lanes go along `from`; the other side of the tile is along
  * those of all others.  So the tile is filled across, or read so, by nothing but a copy, which is turned in registers
  * (render/turned.c). */
 static tn_node *turned(tn__lowering *l, tn_node *n, tn_node *from, tn_node *to) {
-  tn_node *line = tn__fresh_range(l, to->src[0], AX_REDUCE, ROLE_KEPT),
-          *lane = tn__fresh_range(l, from->src[0], AX_UPCAST, ROLE_KEPT), *own[] = {line, lane}, *old[] = {to, from};
-  tn_node *value = n->op == OP_LOAD ? n : n->src[2], *at = tn__substitute(l->c, n->src[1], old, own, 2);
+  bool few = is_few(l, from); /* lanes go along the longer one */
+  tn_node *y = tn__fresh_range(l, to->src[0], few ? AX_UPCAST : AX_REDUCE, ROLE_KEPT),
+          *x = tn__fresh_range(l, from->src[0], few ? AX_REDUCE : AX_UPCAST, ROLE_KEPT);
+  tn_node *own[] = {few ? x : y, few ? y : x}, *place[] = {y, x}, *old[] = {to, from};
+  tn_node *value = n->op == OP_LOAD ? n : n->src[2], *at = tn__substitute(l->c, n->src[1], old, place, 2);
   tile t = make_tile(l, value->dtype, from, to);
   if (n->op == OP_LOAD) {
-    tn_node *copied = tn__substitute(l->c, n, old, own, 2);
-    return load_from(&t, tn__filled(l->c, t.local, place_in(&t, lane, line), copied, own, 2), from, to);
+    tn_node *copied = tn__substitute(l->c, n, old, place, 2);
+    return load_from(&t, tn__filled(l->c, t.local, place_in(&t, x, y), copied, own, 2), from, to);
   }
   tn_node *filled = tn__filled(l->c, t.local, place_in(&t, from, to), value, (tn_node *[]){from, to}, 2);
-  tn_node *src[TN__MAX_RANGES + 3] = {n->src[0], at, load_from(&t, filled, lane, line)};
+  tn_node *src[TN__MAX_RANGES + 3] = {n->src[0], at, load_from(&t, filled, x, y)};
   uint32_t m = 3;
   for (uint32_t s = 3; s < n->nsrc; s++)
     if (n->src[s] != from && n->src[s] != to) src[m++] = n->src[s];
-  src[m++] = line, src[m++] = lane;
+  src[m++] = own[0], src[m++] = own[1];
   return tn__node_make(l->c, &(tn__make){.op = OP_STORE, .src = src, .nsrc = m});
 }
 
@@ -208,10 +216,7 @@ tn_node *tn__next_of_lines(const tn__survey *p, const tn__turned *t, uint32_t al
   return NULL;
 }
 
-/* a choice: any is right */
-static bool is_short(const turn *t, uint32_t at) {
-  return tn__extent(t->p.r.range[at]) < (double)t->l->target->lane_bytes / 4 / (double)sizeof(float);
-}
+static bool is_short(const turn *t, uint32_t at) { return is_few(t->l, t->p.r.range[at]); }
 
 /* Short lines beside long ones are one loop with the one by which they go on: so there are blocks to be turned.  Where
  * the other lines begin, along it, is worked out. */
@@ -229,14 +234,32 @@ static bool find_loops(turn *t, tn_node **body, tn__sb *note) {
   }
 }
 
+/* Is a line of what is stored woven of a few, along which all else lies?  Then lanes go along these. */
+/* a choice: no is right */
+static bool is_woven(turn *t, uint32_t few, uint32_t many) {
+  tn__turned x = {.from = few, .to = many, .bytes = t->t.bytes};
+  bool some = false;
+  for (uint32_t i = 0; i < t->p.r.order.n; i++) {
+    const tn_node *n = t->p.r.order.v[i];
+    if (!tn__is_access(n)) continue;
+    int64_t step = tn__stride(&t->p.r, n->src[1], many);
+    bool woven = n->op == OP_STORE && tn__is_across(&t->p, n, &x) && tn__is_int_const(t->p.r.range[few]->src[0], step);
+    if (!woven && step != 0 && step != 1) return false;
+    some |= woven;
+  }
+  if (some) t->t = x;
+  return some;
+}
+
 tn_node *tn__turn(tn__lowering *l, tn_node *body) {
   turn t = {.l = l};
   tn__sb lines;
   tn__sb_init(&lines, l->a);
   if (l->target->near <= 0 || !find_loops(&t, &body, &lines)) return NULL;
+  bool thin = is_short(&t, t.t.from), flat = is_short(&t, t.t.to), copy = is_copy(&t);
+  if (!copy && thin != flat && is_woven(&t, thin ? t.t.from : t.t.to, thin ? t.t.to : t.t.from)) thin = flat = false;
   find_sides(&t);
   tn_node *x = t.p.r.range[t.t.from], *y = t.p.r.range[t.t.to];
-  bool thin = is_short(&t, t.t.from), flat = is_short(&t, t.t.to);
   bool alone = tn__extent(x) <= (double)t.from_side && tn__extent(y) <= (double)t.to_side &&
                !(t.p.outputs & ~(1ull << t.t.from | 1ull << t.t.to));
   if (alone || (thin && flat)) return NULL; /* a choice: no is right */
@@ -244,7 +267,7 @@ tn_node *tn__turn(tn__lowering *l, tn_node *body) {
   tn_node *from = tn__cut_in(l, &body, x, t.from_side, flat ? AX_UPCAST : AX_LOOP),
           *to = tn__cut_in(l, &body, y, t.to_side, flat ? AX_LOOP : AX_UPCAST);
   body = tn__share_out(l, body, flat ? to : from);
-  return thin || flat || is_copy(&t) ? body : by_tiles(l, body, from, to);
+  return thin || flat || copy ? body : by_tiles(l, body, from, to);
 }
 
 /* Do all stores stand in all loops, and is there nothing that closes one but what runs along this? */
