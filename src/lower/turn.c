@@ -28,6 +28,8 @@ enum {
   MOST_TURNS = 64  /* and tiles are to be near */
 };
 
+static const double WASTE = 1.25; /* times as many lanes in blocks as elements in a line are too many */
+
 typedef struct turn {
   tn__lowering *l;
   tn__survey p;
@@ -218,17 +220,36 @@ tn_node *tn__next_of_lines(const tn__survey *p, const tn__turned *t, uint32_t al
 
 static bool is_short(const turn *t, uint32_t at) { return is_few(t->l, t->p.r.range[at]); }
 
-/* Short lines beside long ones are one loop with the one by which they go on: so there are blocks to be turned.  Where
- * the other lines begin, along it, is worked out. */
+/* Lanes of the blocks that a line is cut into, for each of its elements: those of the last one are empty in part. */
+/* a choice: any is right */
+static double waste_of(const turn *t, uint32_t at) {
+  double size = fmax((double)sizeof(float), t->t.bytes), lanes = floor((double)t->l->target->lane_bytes / 2 / size),
+         extent = tn__extent(t->p.r.range[at]);
+  return ceil(extent / lanes) * lanes / extent;
+}
+
+/* The one of the two loops of which blocks are the emptiest, and that goes on by *next; neither where both are short */
+/* a choice: -1 is right */
+static int wasteful(const turn *t, tn_node **next) {
+  const uint32_t both[] = {t->t.from, t->t.to};
+  bool first = waste_of(t, both[0]) < waste_of(t, both[1]);
+  for (int i = 0; i < 2 && !(is_short(t, both[0]) && is_short(t, both[1])); i++) {
+    uint32_t x = both[i ^ first];
+    if (waste_of(t, x) > WASTE && (*next = tn__next_of_lines(&t->p, &t->t, x))) return (int)x;
+  }
+  return -1;
+}
+
+/* Lines that leave much of their blocks empty are one loop with the one by which they go on.  Where the other lines
+ * begin, along it, is worked out. */
 /* a choice: either is right */
 static bool find_loops(turn *t, tn_node **body, tn__sb *note) {
   for (;;) {
+    tn_node *next, *one;
     tn__survey_loops(t->l->c, t->l->a, *body, &t->p);
     if (!tn__turned_find(&t->p, t->l->target, &t->t)) return false;
-    bool thin = is_short(t, t->t.from), flat = is_short(t, t->t.to);
-    uint32_t x = thin ? t->t.from : t->t.to;
-    tn_node *next = thin != flat ? tn__next_of_lines(&t->p, &t->t, x) : NULL, *one;
-    if (!next) return true;
+    int x = wasteful(t, &next);
+    if (x < 0) return true;
     tn__sb_printf(note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(t->p.r.range[x]));
     *body = tn__as_one(t->l, *body, (tn_node *[]){next, t->p.r.range[x]}, 2, AX_LOOP, &one);
   }
