@@ -24,6 +24,7 @@ enum {
   ASTRAY = 16,     /* and what a step costs that is as long, or longer: an element of a line without the others, */
   UNEVEN = 8,      /* what lies across in lines of which registers turn no blocks, as they are not equally far apart, */
   NEAR = 2,        /* but for what a thread's cache holds all of */
+  CROWDED = 1024,  /* bytes: lines a multiple of that apart share the few places of a cache where they may be, */
   LEAST_TURNS = 5, /* of rows that are run along in lanes, each its own: four are computed sooner than turned, */
   MOST_TURNS = 64  /* and tiles are to be near */
 };
@@ -162,14 +163,24 @@ static bool is_regular(const turn *t, const tn_node *n) {
          tn__stride(&t->p.r, n->src[1], t->t.to) != TN__IRREGULAR;
 }
 
-/* Is a copy all there is to do?  It is turned in registers as it is. */
+/* Are lines that an access goes along in pieces so far apart that a cache has room for a few of them alone?  It loses
+ * them before their next piece.  Of larger elements a block's pieces are whole lines of a cache. */
+/* a choice: either is right */
+static bool is_crowded(const turn *t, const tn_node *n) {
+  size_t size = tn__size_of(n->src[0]->dtype);
+  uint32_t across = tn__stride(&t->p.r, n->src[1], t->t.from) == 1 ? t->t.to : t->t.from;
+  return size < sizeof(float) && tn__stride(&t->p.r, n->src[1], across) * (int64_t)size % CROWDED == 0;
+}
+
+/* Is a copy all there is to do?  It is turned in registers as it is, where lines are there as long as it goes along
+ * them. */
 static bool is_copy(const turn *t) {
   const tn_node *load = NULL;
   uint32_t accesses = 0;
   for (uint32_t i = 0; i < t->p.r.order.n; i++) {
     const tn_node *n = t->p.r.order.v[i];
     accesses += tn__is_access(n);
-    if (tn__is_access(n) && !is_regular(t, n)) return false;
+    if (tn__is_access(n) && (!is_regular(t, n) || is_crowded(t, n))) return false;
     if (n->op == OP_STORE && !tn__gate_of(n)) load = n->src[2];
   }
   return accesses == 2 && load && tn__is_across(&t->p, load, &t->t) && !tn__gate_of(load);
