@@ -239,14 +239,16 @@ static double waste_of(const turn *t, uint32_t at) {
   return ceil(extent / lanes) * lanes / extent;
 }
 
-/* The one of the two loops of which blocks are the emptiest, and that goes on by *next; neither where both are short */
+/* The one of the two loops of which blocks are the emptiest, or which has none of its own, and that goes on by *next;
+ * neither where both are short */
 /* a choice: -1 is right */
 static int wasteful(const turn *t, tn_node **next) {
   const uint32_t both[] = {t->t.from, t->t.to};
   bool first = waste_of(t, both[0]) < waste_of(t, both[1]);
   for (int i = 0; i < 2 && !(is_short(t, both[0]) && is_short(t, both[1])); i++) {
     uint32_t x = both[i ^ first];
-    if (waste_of(t, x) > WASTE && (*next = tn__next_of_lines(&t->p, &t->t, x))) return (int)x;
+    bool wastes = is_short(t, x) || waste_of(t, x) > WASTE;
+    if (wastes && (*next = tn__next_of_lines(&t->p, &t->t, x))) return (int)x;
   }
   return -1;
 }
@@ -292,7 +294,7 @@ tn_node *tn__turn(tn__lowering *l, tn_node *body) {
   if (!copy && thin != flat && is_woven(&t, thin ? t.t.from : t.t.to, thin ? t.t.to : t.t.from)) thin = flat = false;
   find_sides(&t);
   tn_node *x = t.p.r.range[t.t.from], *y = t.p.r.range[t.t.to];
-  bool alone = tn__extent(x) <= (double)t.from_side && tn__extent(y) <= (double)t.to_side &&
+  bool alone = !lines.n && tn__extent(x) <= (double)t.from_side && tn__extent(y) <= (double)t.to_side &&
                !(t.p.outputs & ~(1ull << t.t.from | 1ull << t.t.to));
   if (alone || (thin && flat)) return NULL; /* a choice: no is right */
   tn__sb_printf(&l->note, "%s turn(%lld,%lld)", tn__sb_str(&lines), tn__id_of(x), tn__id_of(y));

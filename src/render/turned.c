@@ -89,7 +89,8 @@ static void put_woven(tn__printer *p, const copy *k, const char *type, const cha
   const char *cell = p->d->cell[k->load->dtype];
   tn__lanes_need(p, tn__print_format(p, "TN_WEAVE(%d, %s, %s, boolx%d, %" PRId64 ")", p->count, type, cell, p->count,
                                      k->to));
-  tn__lanes_need(p, tn__print_format(p, "#define tn_weave_%s(p, r, s, n, m) tn_weave_##n##_%s(p, r, s, m)", type, type));
+  tn__lanes_need(p, tn__print_format(p, "#define tn_weave_%s(p, r, s, n, m) tn_weave_##n##_%s(p, r, s, m)", type,
+                                     type));
   tn__print_line(p, "tn_weave_%s(%s, %s, %" PRId64 ", %" PRId64 ", %s);", type, place_of(p, k->store),
                  place_of(p, k->load), k->from, k->to, left);
 }
