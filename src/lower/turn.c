@@ -25,6 +25,9 @@ enum {
   UNEVEN = 8,      /* what lies across in lines of which registers turn no blocks, as they are not equally far apart, */
   NEAR = 2,        /* but for what a thread's cache holds all of */
   CROWDED = 1024,  /* bytes: lines a multiple of that apart share the few places of a cache where they may be, */
+  LITTLE_WORK = 4, /* for each element of a row, in additions, */
+  SHORT_ROW = 256, /* bytes, of all that is made of a row, */
+  LEAST_ROWS = 512, /* and so many at a time where fewer would be near anyway */
   LEAST_TURNS = 5, /* of rows that are run along in lanes, each its own: four are computed sooner than turned, */
   MOST_TURNS = 64  /* and tiles are to be near */
 };
@@ -239,16 +242,18 @@ static double waste_of(const turn *t, uint32_t at) {
   return ceil(extent / lanes) * lanes / extent;
 }
 
-/* The one of the two loops of which blocks are the emptiest, or which has none of its own, and that goes on by *next;
- * neither where both are short */
+/* The one of the two loops of which blocks are the emptiest, or which has none of its own, and that goes on by *next,
+ * where the other one is long enough.  None but `one`, NULL: either: of two such loops lines would begin nowhere
+ * evenly. */
 /* a choice: -1 is right */
-static int wasteful(const turn *t, tn_node **next) {
+static int wasteful(const turn *t, const tn_node *one, tn_node **next) {
   const uint32_t both[] = {t->t.from, t->t.to};
   bool first = waste_of(t, both[0]) < waste_of(t, both[1]);
-  for (int i = 0; i < 2 && !(is_short(t, both[0]) && is_short(t, both[1])); i++) {
+  for (int i = 0; i < 2; i++) {
     uint32_t x = both[i ^ first];
-    bool wastes = is_short(t, x) || waste_of(t, x) > WASTE;
-    if (wastes && (*next = tn__next_of_lines(&t->p, &t->t, x))) return (int)x;
+    bool wastes = is_short(t, x) || waste_of(t, x) > WASTE,
+         fits = (!one || t->p.r.range[x] == one) && !is_short(t, both[!(i ^ first)]);
+    if (wastes && fits && (*next = tn__next_of_lines(&t->p, &t->t, x))) return (int)x;
   }
   return -1;
 }
@@ -257,11 +262,10 @@ static int wasteful(const turn *t, tn_node **next) {
  * begin, along it, is worked out. */
 /* a choice: either is right */
 static bool find_loops(turn *t, tn_node **body, tn__sb *note) {
-  for (;;) {
-    tn_node *next, *one;
+  for (tn_node *next, *one = NULL;;) {
     tn__survey_loops(t->l->c, t->l->a, *body, &t->p);
     if (!tn__turned_find(&t->p, t->l->target, &t->t)) return false;
-    int x = wasteful(t, &next);
+    int x = wasteful(t, one, &next);
     if (x < 0) return true;
     tn__sb_printf(note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(t->p.r.range[x]));
     *body = tn__as_one(t->l, *body, (tn_node *[]){next, t->p.r.range[x]}, 2, AX_LOOP, &one);
@@ -285,10 +289,112 @@ static bool is_woven(turn *t, uint32_t few, uint32_t many) {
   return some;
 }
 
+/* ---- rows of few bytes ---- */
+
+/* The loop along which rows of n elements, along k, follow each other where they are stored, if all stores agree, or
+ * where something is loaded that lies otherwise than by `stored`; -1 */
+/* a choice: -1 is right */
+static int next_row(const tn__survey *p, uint32_t k, int64_t n, int stored) {
+  const tn__ranges *r = &p->r;
+  for (uint32_t y = 0; y < r->n; y++) {
+    bool goes_on = false, fits = y != k && (int)y != stored && tn__is_even(p, y);
+    for (uint32_t i = 0; i < r->order.n && fits; i++) {
+      const tn_node *x = r->order.v[i];
+      if (!tn__is_access(x) || (x->op == OP_STORE) != (stored < 0)) continue;
+      bool along = tn__stride(r, x->src[1], y) == n;
+      goes_on |= along && (stored < 0 || tn__stride(r, x->src[1], (uint32_t)stored) != n);
+      fits = along || stored >= 0;
+    }
+    if (fits && goes_on) return (int)y;
+  }
+  return -1;
+}
+
+/* Do all accesses lie along k, and is little done to what is loaded?  Of rows that are computed empty lanes count.  The
+ * bytes of what is accessed for an element; 0: no */
+/* a choice: 0 is right */
+static double along_rows(const tn__survey *p, uint32_t k) {
+  double bytes = 0, work = 0;
+  for (uint32_t i = 0; i < p->r.order.n; i++) {
+    const tn_node *x = p->r.order.v[i];
+    if (tn__is_elementwise(x) && x->dtype != TN__INDEX) work += tn__ops[x->op].cost;
+    if (work > LITTLE_WORK) return 0;
+    if (!tn__is_access(x)) continue;
+    int64_t step = tn__stride(&p->r, x->src[1], k);
+    if (step != 1 && (step || x->op == OP_STORE)) return 0;
+    bytes += (double)tn__size_of(x->src[0]->dtype);
+  }
+  return bytes;
+}
+
+/* Those two loops inside of all others but the one along rows, *inside being them from now on */
+static tn_node *go_inside(turn *t, tn_node *body, const tn_node *row, tn_node **inside) {
+  tn_node *x[TN__MAX_RANGES], *fresh[TN__MAX_RANGES];
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < t->p.r.n; k++) {
+    tn_node *y = t->p.r.range[k];
+    if (y != row && y != inside[0] && y != inside[1]) x[n++] = y;
+  }
+  for (uint32_t k = 0; k < 2; k++) x[n++] = inside[k];
+  for (uint32_t k = 0; k < n; k++) fresh[k] = tn__fresh_range(t->l, x[k]->src[0], AX_LOOP, tn__role_of(x[k]));
+  inside[0] = fresh[n - 2], inside[1] = fresh[n - 1];
+  return tn__exchange_ranges(t->l, body, x, fresh, n, fresh, n);
+}
+
+/* All loops around these two for threads to share */
+static tn_node *share_around(tn__lowering *l, tn_node *body, tn_node *const *inside) {
+  tn_node *x[TN__MAX_RANGES], *one;
+  uint32_t n = 0;
+  tn__survey p;
+  tn__survey_loops(l->c, l->a, body, &p);
+  for (uint32_t k = 0; k < p.r.n; k++) {
+    bool in = tn__id_of(p.r.range[k]) == tn__id_of(inside[0]) || tn__id_of(p.r.range[k]) == tn__id_of(inside[1]);
+    if (!in && tn__axis_of(p.r.range[k]) == AX_LOOP) x[n++] = p.r.range[k];
+  }
+  return n > 1 ? tn__as_one(l, body, x, n, AX_GLOBAL, &one) : tn__retype(l->c, body, x[0], AX_GLOBAL);
+}
+
+/* Loops of rows along k: of the tile's, *inside, the one along which they follow each other where they are stored comes
+ * first.  False: there are none, or all rows are one tile. */
+/* a choice: no is right */
+static bool find_rows(turn *t, uint32_t k, tn_node **inside) {
+  const tn__survey *p = &t->p;
+  int64_t n;
+  double bytes = tn__is_even(p, k) ? along_rows(p, k) : 0;
+  if (!bytes || !tn__const_int(p->r.range[k]->src[0], &n) || n < 2 || (double)n * bytes > SHORT_ROW) return false;
+  int to = next_row(p, k, n, -1), from = to < 0 ? -1 : next_row(p, k, n, to);
+  if (from < 0 || tn__extent(p->r.range[to]) < LEAST_ROWS) return false;
+  t->t = (tn__turned){.from = (uint32_t)from, .to = (uint32_t)to, .bytes = (double)n * bytes};
+  find_sides(t);
+  inside[0] = p->r.range[to], inside[1] = p->r.range[from];
+  return tn__extent(inside[0]) > (double)t->to_side;
+}
+
+/* Rows that are shorter than a few lines of a cache, and of which others are neighbours where they are stored than were
+ * where they are loaded, go by tiles of both: so lines are used whole as long as they are there. */
+/* a choice: NULL is right */
+static tn_node *turn_rows(turn *t, tn_node *body) {
+  tn__lowering *l = t->l;
+  tn_node *inside[2] = {NULL, NULL};
+  uint32_t k = 0;
+  tn__survey_loops(l->c, l->a, body, &t->p);
+  if (!tn__is_by_element(&t->p) || tn__reads_results(&t->p) || !tn__are_even(&t->p)) return NULL;
+  while (k < t->p.r.n && !find_rows(t, k, inside)) k++;
+  if (k == t->p.r.n) return NULL;
+  tn_node *row = t->p.r.range[k];
+  tn__sb_printf(&l->note, " rows(%lld,%lld,%lld)", tn__id_of(inside[1]), tn__id_of(inside[0]), tn__id_of(row));
+  body = go_inside(t, body, row, inside);
+  inside[0] = tn__cut_in(l, &body, inside[0], t->to_side, AX_LOOP);
+  inside[1] = tn__cut_in(l, &body, inside[1], t->from_side, AX_LOOP);
+  return share_around(l, tn__retype(l->c, body, row, AX_UPCAST), inside);
+}
+
 tn_node *tn__turn(tn__lowering *l, tn_node *body) {
   turn t = {.l = l};
   tn__sb lines;
   tn__sb_init(&lines, l->a);
+  tn_node *rows = l->target->near > 0 ? turn_rows(&t, body) : NULL;
+  if (rows) return rows;
   if (l->target->near <= 0 || !find_loops(&t, &body, &lines)) return NULL;
   bool thin = is_short(&t, t.t.from), flat = is_short(&t, t.t.to), copy = is_copy(&t);
   if (!copy && thin != flat && is_woven(&t, thin ? t.t.from : t.t.to, thin ? t.t.to : t.t.from)) thin = flat = false;

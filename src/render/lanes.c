@@ -561,11 +561,20 @@ static size_t width_of(const tn__printer *p, const tn_node *n, bool constant) {
   return wide && v->form == VECTOR ? 8 : width;
 }
 
+enum { SHORTEST = 16 }; /* bytes of a vector of which a processor has all instructions */
+
+/* Few lanes of a longer vector are in use: one that is but as long as has to be crosses fewer lines of a cache, and
+ * takes a masked access less time. */
+/* a choice: any is right */
 static int lanes_of(const tn__printer *p, const vector_loop *l) {
   size_t width = 1;
-  bool constant = tn__is_const(p->part->ins[l->start]->src[0]);
+  int64_t n = INT64_MAX;
+  bool constant = tn__const_int(p->part->ins[l->start]->src[0], &n);
   for (uint32_t i = l->start + 1; i < l->end; i++) width = larger(width, width_of(p, p->part->ins[i], constant));
-  return (int)((size_t)p->c->vector_bytes / width);
+  int count = (int)((size_t)p->c->vector_bytes / width);
+  bool alone = !l->acc && n <= count / 2;
+  while (alone && count / 2 >= n && count > p->c->vector_bytes / 8 && (size_t)count * width > SHORTEST) count /= 2;
+  return count;
 }
 
 static vector_loop find_loop(const tn__printer *p, uint32_t start) {

@@ -257,17 +257,18 @@ static void as_plain_loops(void **s) {
 
 /* ---- few lines, and short ones, of any length ---- */
 
-/* Axes as memory has them, turned round: which way they are turned shows in the notes and in the text */
+/* Axes as memory has them, and in another order: which way they are turned shows in the notes and in the text */
 typedef struct family {
   const char *name, *step, *call;
-  int rank, least[3], most[3];
+  int rank, least[3], most[3], order[3];
 } family;
 
 static const family families[] = {
-    {"few at a time of the operand's innermost", "flat(1,0)", "  tn_turn_", 3, {70, 25, 2}, {200, 40, 7}},
-    {"few at a time of the result's innermost", "flat(1,2)", "  tn_turn_", 3, {2, 25, 70}, {7, 40, 200}},
-    {"blocks that would be half empty", "flat(1,2)", "  tn_turn_", 3, {17, 9, 70}, {19, 30, 200}},
-    {"few lines", " turn(", "  tn_weave_", 2, {2, 9000}, {7, 10000}},
+    {"few at a time of the operand's innermost", "flat(1,0)", "  tn_turn_", 3, {70, 25, 2}, {200, 40, 7}, {2, 1, 0}},
+    {"few at a time of the result's innermost", "flat(1,2)", "  tn_turn_", 3, {2, 25, 70}, {7, 40, 200}, {2, 1, 0}},
+    {"blocks that would be half empty", "flat(1,2)", "  tn_turn_", 3, {17, 9, 70}, {19, 30, 200}, {2, 1, 0}},
+    {"few lines", " turn(", "  tn_weave_", 2, {2, 9000}, {7, 10000}, {1, 0}},
+    {"rows of few bytes", "rows(0,1,2)", "for (", 3, {2100, 3, 2}, {2600, 9, 12}, {1, 0, 2}},
 };
 static const int dtypes[] = {TN_BOOL, TN_I8, TN_U8, TN_I16, TN_F16, TN_BF16, TN_I32, TN_F32, TN_I64, TN_F64};
 
@@ -304,7 +305,7 @@ static void of_drawn_lengths(void **s) {
     const family *f = &families[i / DRAWN];
     drawn d = {.of = f, .computes = draw(0, 1), .p = {.rank = f->rank}};
     d.p.dtype = dtypes[draw(0, (int)(sizeof dtypes / sizeof *dtypes) - 1)];
-    for (int a = 0; a < f->rank; a++) d.p.shape[a] = draw(f->least[a], f->most[a]), d.p.order[a] = f->rank - 1 - a;
+    for (int a = 0; a < f->rank; a++) d.p.shape[a] = draw(f->least[a], f->most[a]), d.p.order[a] = f->order[a];
     if (!is_taken(&cases)) continue;
     static const struct {
       const char *device;

@@ -458,8 +458,8 @@ static void pieces_in_lanes(void **s) {
 /* ---- large kernels ----------------------------------------------------------------------------------------------- */
 
 /* Compilers are not linear: a long chain is cut, and no kernel has many more nodes than the limit. */
-/* All half floats, each NaN with its bits, joined and stacked: they come out as they went in, in lanes as narrow as they
- * are, in whole vectors and in what is left of one. */
+/* All half floats, each NaN with its bits, are joined: they come out as they went in, in lanes as narrow as they are,
+ * in whole vectors and in what is left of one. */
 static void halves_as_they_are(void **s) {
   static const int dtypes[] = {TN_F16, TN_BF16};
   enum { PARTS = 3, ALL = 1 << 16 };
@@ -469,7 +469,8 @@ static void halves_as_they_are(void **s) {
   for (int i = 0; i < PARTS; i++)
     for (int k = 0; k < ALL; k++) bits[i][k] = (uint16_t)(k * (2 * i + 1) + i);
   for (int round = 0; round < 6; round++) {
-    const int dtype = dtypes[round % 2], rows = 3 + (int)roll(&state, 20), columns = ALL / 32 + (int)roll(&state, 500);
+    const int dtype = dtypes[round % 2], rows = 3 + (int)roll(&state, 20);
+    const int columns = ALL / 32 + (int)roll(&state, 500);
     const bool computed = round > 3; /* with one that is made of others: no cells, and NaN may come out quiet */
     const int all = dtype == TN_F16 ? 0x7c00 : 0x7f80;
     tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .quiet = 1, .verify = "strict"});
