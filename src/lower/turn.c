@@ -6,9 +6,13 @@
  * is loaded across is first copied to scratch memory along the way in which it lies, every line once and whole; then
  * all is computed along the lanes, and what is stored along them is stored; what is stored across waits in scratch
  * memory, and is copied from there along the way in which it lies.  A copy alone needs no scratch memory: its tiles
- * are turned on their way from line to line (render/turned.c).  A loop of few turns stands whole inside of blocks of
- * the other one, along which the lanes are: so the lines that they use in part are there for its next turn, and
- * scratch memory would gain nothing.
+ * are turned on their way from line to line (render/turned.c).  A loop of few turns, or of so many that blocks of
+ * lanes would be half empty, is one with the loop by which its lines go on, if there is one.  Else it stands whole
+ * inside of blocks of the other one, along which the lanes are: so the lines that they use in part are there for its
+ * next turn, and scratch memory gains nothing, but where what is computed is woven into one line.
+ *
+ * Rows that all lie along one loop, but follow each other along another one where they are stored than where they are
+ * loaded, go by tiles of these two, if they are shorter than a few lines of a cache.
  *
  * Rows that something runs along, a few turns each, as scans' blocks are: each turn waits for the one before, but not
  * for those of other rows. So lanes are rows, and what lies along rows is turned on its way, as above. */
@@ -361,7 +365,7 @@ static bool find_rows(turn *t, uint32_t k, tn_node **inside) {
   const tn__survey *p = &t->p;
   int64_t n;
   double bytes = tn__is_even(p, k) ? along_rows(p, k) : 0;
-  if (!bytes || !tn__const_int(p->r.range[k]->src[0], &n) || n < 2 || (double)n * bytes > SHORT_ROW) return false;
+  if (bytes <= 0 || !tn__const_int(p->r.range[k]->src[0], &n) || n < 2 || (double)n * bytes > SHORT_ROW) return false;
   int to = next_row(p, k, n, -1), from = to < 0 ? -1 : next_row(p, k, n, to);
   if (from < 0 || tn__extent(p->r.range[to]) < LEAST_ROWS) return false;
   t->t = (tn__turned){.from = (uint32_t)from, .to = (uint32_t)to, .bytes = (double)n * bytes};

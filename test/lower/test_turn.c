@@ -289,7 +289,8 @@ static tn_tensor *make_drawn(tn_ctx *c, const void *of) {
 static void check_drawn(const void *of, const char *device, const char *text) {
   const drawn *d = of;
   if (strcmp(device, "cpu")) return;
-  if (!strstr(text, d->of->step) || !strstr(text, d->of->call)) fail_msg("%s:\n%s", d->of->name, text);
+  bool narrow = getenv("TENET_CPU_LEVEL") || getenv("TENET_CC"); /* vectors may be shorter than there are lines */
+  if (!strstr(text, d->of->step) || (!narrow && !strstr(text, d->of->call))) fail_msg("%s:\n%s", d->of->name, text);
 }
 
 static uint32_t state = 1; /* of the drawn numbers */
