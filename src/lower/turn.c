@@ -31,7 +31,7 @@ enum {
   CROWDED = 1024,  /* bytes: lines a multiple of that apart share the few places of a cache where they may be, */
   LITTLE_WORK = 4, /* for each element of a row, in additions, */
   SHORT_ROW = 256, /* bytes, of all that is made of a row, */
-  LEAST_ROWS = 512, /* and so many at a time where fewer would be near anyway */
+  LEAST_ROWS = 16, /* and so many at a time: fewer are as quickly gone through as they come */
   LEAST_TURNS = 5, /* of rows that are run along in lanes, each its own: four are computed sooner than turned, */
   MOST_TURNS = 64  /* and tiles are to be near */
 };
@@ -371,7 +371,8 @@ static bool find_rows(turn *t, uint32_t k, tn_node **inside) {
   t->t = (tn__turned){.from = (uint32_t)from, .to = (uint32_t)to, .bytes = (double)n * bytes};
   find_sides(t);
   inside[0] = p->r.range[to], inside[1] = p->r.range[from];
-  return tn__extent(inside[0]) > (double)t->to_side;
+  bool others = p->outputs & ~(1ull << to | 1ull << from | 1ull << k);
+  return others || tn__extent(inside[0]) > (double)t->to_side || tn__extent(inside[1]) > (double)t->from_side;
 }
 
 /* Rows that are shorter than a few lines of a cache, and of which others are neighbours where they are stored than were
