@@ -31,7 +31,7 @@ enum {
   CROWDED = 1024,  /* bytes: lines a multiple of that apart share the few places of a cache where they may be, */
   LITTLE_WORK = 4, /* for each element of a row, in additions, */
   SHORT_ROW = 256, /* bytes, of all that is made of a row, */
-  LEAST_ROWS = 16, /* and so many at a time: fewer are as quickly gone through as they come */
+  LEAST_ROWS = 512, /* and so many at a time: the lines of fewer are there anyway until they are used whole */
   LEAST_TURNS = 5, /* of rows that are run along in lanes, each its own: four are computed sooner than turned, */
   MOST_TURNS = 64  /* and tiles are to be near */
 };
