@@ -262,18 +262,24 @@ static int wasteful(const turn *t, const tn_node *one, tn_node **next) {
   return -1;
 }
 
-/* Lines that leave much of their blocks empty are one loop with the one by which they go on.  Where the other lines
- * begin, along it, is worked out. */
+/* Lines that leave much of their blocks empty are one loop with the one by which they go on, if that makes them long
+ * enough.  Where the other lines begin, along it, is worked out. */
 /* a choice: either is right */
 static bool find_loops(turn *t, tn_node **body, tn__sb *note) {
-  for (tn_node *next, *one = NULL;;) {
+  tn_node *as_it_was = *body, *next, *one = NULL;
+  for (int x;;) {
     tn__survey_loops(t->l->c, t->l->a, *body, &t->p);
     if (!tn__turned_find(&t->p, t->l->target, &t->t)) return false;
-    int x = wasteful(t, one, &next);
-    if (x < 0) return true;
+    x = wasteful(t, one, &next);
+    if (x < 0) break;
     tn__sb_printf(note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(t->p.r.range[x]));
     *body = tn__as_one(t->l, *body, (tn_node *[]){next, t->p.r.range[x]}, 2, AX_LOOP, &one);
   }
+  if (!one || !is_few(t->l, one)) return true;
+  *body = as_it_was;
+  tn__sb_init(note, t->l->a);
+  tn__survey_loops(t->l->c, t->l->a, *body, &t->p);
+  return tn__turned_find(&t->p, t->l->target, &t->t);
 }
 
 /* Is a line of what is stored woven of a few, along which all else lies?  Then lanes go along these. */
