@@ -464,6 +464,8 @@ typedef struct tn__turned {
 } tn__turned;
 bool tn__turned_find(const tn__survey *p, const tn__target *target, tn__turned *t);
 bool tn__is_across(const tn__survey *p, const tn_node *n, const tn__turned *t);
+/* ... the loop, neither of the two, by which what lies along one of them goes on in memory where that ends; NULL */
+tn_node *tn__next_of_lines(const tn__survey *p, const tn__turned *t, uint32_t along);
 /* turn_groups.c: so by tiles that a group's threads share, as the variant says; NULL if nothing lies across */
 tn_node *tn__turn_in_groups(tn__lowering *l, tn_node *part, tn__part *out);
 /* turn_columns.c: ... and what reductions load across their lanes; the part itself if nothing is */

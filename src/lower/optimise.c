@@ -20,6 +20,8 @@
  *   first(a,b)      sums over loop b for all of loop a are a part before what is stored along a     (sums_first.c)
  *   turn(a,b)       the loops are cut into tiles, in which what lies along a is loaded and stored along it, but
  *                   computed along b                            (turn.c)
+ *   flat(a,b)       before that, short lines along b are one loop with those along a, by which they go on
+ *   rows(a,b,c)     rows of few bytes along c by tiles of the loops along which they follow each other in memory
  *   turn(a)         what all turns of a load across their lanes is loaded once for a block of them  (turn_columns.c)
  *   column(op)      what is stored behind a column's reductions has this value in common                  (behind.c)
  *   blocks(a,n)     threads share out n blocks of loop a, of the elements that are stored behind few columns

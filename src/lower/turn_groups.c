@@ -381,27 +381,6 @@ static void find_words(turn *k) {
 
 /* ---- short lines ---- */
 
-/* The loop by which what lies along x goes on in memory, where x ends; NULL */
-/* a choice: NULL is right */
-static tn_node *next_of(const turn *k, const tn_node *x) {
-  const tn__ranges *r = &k->s.r;
-  uint32_t along = (uint32_t)tn__range_at(r, x);
-  int64_t turns;
-  if (!tn__const_int(x->src[0], &turns)) return NULL;
-  for (uint32_t y = 0; y < r->n; y++) {
-    bool goes_on = false, fits = r->range[y] != k->x[FROM] && r->range[y] != k->x[TO] && tn__is_even(&k->s, y);
-    for (uint32_t i = 0; i < r->order.n && fits; i++) {
-      const tn_node *n = r->order.v[i];
-      if (!tn__is_access(n) || n->src[0]->op != OP_PARAM || tn__stride(r, n->src[1], along) != 1) continue;
-      int64_t step = tn__stride(r, n->src[1], y);
-      goes_on |= step == turns;
-      fits = step == turns || step == 0;
-    }
-    if (fits && goes_on) return r->range[y];
-  }
-  return NULL;
-}
-
 /* A tile would lie beyond the end of lines for the most part, or have few of them side by side: they are one loop with
  * the one by which they go on, and others' places along it are worked out. */
 /* a choice: either is right */
@@ -413,7 +392,8 @@ static tn_node *join_lines(turn *k, tn_node *body, tn__sb *note) {
       int64_t word = word_of(k, i, false);
       bool wastes = waste_of(size, side) > WASTE;
       bool odd = pass > 1 && !tn__divisible(k->x[i]->src[0], word);
-      tn_node *next = wastes || odd ? next_of(k, k->x[i]) : NULL, *one;
+      uint32_t along = i == FROM ? k->t.from : k->t.to;
+      tn_node *next = wastes || odd ? tn__next_of_lines(&k->s, &k->t, along) : NULL, *one;
       if (!next || (!wastes && !tn__divisible(next->src[0], word))) break;
       tn__sb_printf(note, " flat(%lld,%lld)", tn__id_of(next), tn__id_of(k->x[i]));
       body = tn__as_one(k->l, body, (tn_node *[]){next, k->x[i]}, 2, AX_LOOP, &one);

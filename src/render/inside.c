@@ -213,7 +213,8 @@ const char *tn__inside_test(tn__printer *p) {
 
 /* n is what x is. */
 static bool stand_for(tn__printer *p, tn_node *n, tn_node *x) {
-  tn__map_putp(&p->name, n, tn__print_name(p, x));
+  if (tn__lanes_value(p, x)->copied) tn__map_putp(&p->cells, n, tn__map_getp(&p->cells, x));
+  else tn__map_putp(&p->name, n, tn__print_name(p, x));
   tn__map_putp(&p->lane, n, tn__lanes_value(p, x));
   return true;
 }

@@ -409,6 +409,12 @@ static void declare(tn__printer *p, tn_node *n, const char *text) {
 /* As scalars do, a value that is stored need not be rounded for that: x<N> is what v<N> was before. */
 static void put_vector(tn__printer *p, tn_node *n) {
   bool rounds;
+  if (value_of(p, n)->copied) {
+    const char *operand[] = {spread(p, n->src[0]), cells_of(p, n->src[1]), cells_of(p, n->src[2])};
+    name_cells(p, n, apply(p, OP_WHERE, TN_U16, operand));
+    p->nvalue++;
+    return;
+  }
   const char *x = vector_text(p, n, &rounds);
   uint64_t stored;
   if (rounds && tn__map_get(&p->stored, (uintptr_t)n, &stored)) {
@@ -441,13 +447,45 @@ static lane_value form_of(const tn__printer *p, const tn_node *n) {
 
 static bool is_access(const tn_node *n) { return n->op == OP_LOAD || n->op == OP_STORE || n->op == OP_STOREADD; }
 
-/* n wants its source s: only a store takes cells.  Two factors stand in a list. */
-static void keep_copied(const tn__printer *p, const tn_node *n, uint32_t s) {
+static bool is_copied(const tn__printer *p, const tn_node *n) {
+  const lane_value *v = tn__map_getp(&p->lane, n);
+  return v && v->copied;
+}
+
+/* n wants its source s: only a store takes cells, and what chooses between such.  Two factors stand in a list. */
+static bool keep_copied(const tn__printer *p, const tn_node *n, uint32_t s) {
   const tn_node *from = n->src[s];
-  bool list = from->op == OP_LIST;
-  for (uint32_t i = 0; i < (list ? from->nsrc : 1); i++) {
+  bool list = from->op == OP_LIST, changed = false;
+  bool takes = (n->op == OP_STORE && s == 2) || (n->op == OP_WHERE && s && is_copied(p, n));
+  for (uint32_t i = 0; i < (list ? from->nsrc : 1) && !takes; i++) {
     lane_value *v = tn__map_getp(&p->lane, list ? from->src[i] : from);
-    if (v) v->copied &= n->op == OP_STORE && s == 2;
+    if (!v || !v->copied) continue;
+    v->copied = false;
+    changed = true;
+  }
+  return changed;
+}
+
+/* Which half floats are cells alone: loaded, or chosen among such, and wanted by nothing else.  Whether one is hangs on
+ * those around it. */
+static void find_copied(tn__printer *p, uint32_t start, uint32_t end) {
+  bool changed = false;
+  for (uint32_t i = start + 1; i < end; i++) {
+    tn_node *n = p->part->ins[i];
+    lane_value *v = tn__map_getp(&p->lane, n);
+    bool chosen = n->op == OP_WHERE && is_copied(p, n->src[1]) && is_copied(p, n->src[2]);
+    v->copied = (n->op == OP_LOAD || chosen) && v->form == VECTOR && is_half(n->dtype);
+    changed |= v->copied;
+  }
+  while (changed) {
+    changed = false;
+    for (uint32_t i = end; i-- > start + 1;)
+      for (uint32_t s = 0; s < p->part->ins[i]->nsrc; s++) changed |= keep_copied(p, p->part->ins[i], s);
+    for (uint32_t i = start + 1; i < end && changed; i++) {
+      tn_node *n = p->part->ins[i];
+      lane_value *v = tn__map_getp(&p->lane, n);
+      if (n->op == OP_WHERE && v->copied) v->copied = is_copied(p, n->src[1]) && is_copied(p, n->src[2]);
+    }
   }
 }
 
@@ -458,10 +496,9 @@ void tn__lanes_forms(tn__printer *p, uint32_t start, uint32_t end) {
     tn_node *n = p->part->ins[i];
     lane_value *v = tn__arena_alloc(&p->c->scratch, sizeof *v);
     *v = i == start ? (lane_value){.form = MOVES, .step = 1} : form_of(p, n);
-    v->copied = n->op == OP_LOAD && v->form == VECTOR && is_half(n->dtype);
-    for (uint32_t s = 0; s < n->nsrc; s++) keep_copied(p, n, s);
     tn__map_putp(&p->lane, n, v);
   }
+  find_copied(p, start, end);
 }
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -524,11 +561,20 @@ static size_t width_of(const tn__printer *p, const tn_node *n, bool constant) {
   return wide && v->form == VECTOR ? 8 : width;
 }
 
+enum { SHORTEST = 16 }; /* bytes of a vector of which a processor has all instructions */
+
+/* Few lanes of a longer vector are in use: one that is but as long as has to be crosses fewer lines of a cache, and
+ * takes a masked access less time. */
+/* a choice: any is right */
 static int lanes_of(const tn__printer *p, const vector_loop *l) {
   size_t width = 1;
-  bool constant = tn__is_const(p->part->ins[l->start]->src[0]);
+  int64_t n = INT64_MAX;
+  bool constant = tn__const_int(p->part->ins[l->start]->src[0], &n);
   for (uint32_t i = l->start + 1; i < l->end; i++) width = larger(width, width_of(p, p->part->ins[i], constant));
-  return (int)((size_t)p->c->vector_bytes / width);
+  int count = (int)((size_t)p->c->vector_bytes / width);
+  bool alone = !l->acc && n <= count / 2;
+  while (alone && count / 2 >= n && count > p->c->vector_bytes / 8 && (size_t)count * width > SHORTEST) count /= 2;
+  return count;
 }
 
 static vector_loop find_loop(const tn__printer *p, uint32_t start) {

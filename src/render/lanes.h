@@ -9,7 +9,7 @@ enum { TN__LANES_SAME, TN__LANES_MOVES, TN__LANES_VECTOR };
 typedef struct tn__lane_value {
   int form;
   int64_t step; /* MOVES: from lane to lane; else 0 */
-  bool copied;  /* a half float that is loaded only to be stored: of it there are cells alone, twice as many */
+  bool copied;  /* a half float that is but loaded, or chosen, and stored: of it there are cells alone, twice as many */
 } tn__lane_value;
 const tn__lane_value *tn__lanes_value(const tn__printer *p, const tn_node *n);
 

@@ -33,6 +33,7 @@
  *   tn_back_T(p, n)         p[-l] in the first n lanes, else p[0]
  *   tn_scatter_T(p, i, v, m)   p[i[l]] = v[l] where m, lane after lane; tn_scatter_far_T
  *   tn_turn_T(p, q, r, s, n, m)   p[b q + a] = r[a s + b] for a < min(n, V), b < min(m, V)
+ *   tn_weave_T(p, r, s, n, m)     p[b n + a] = r[a s + b] for a < n, b < min(m, V); n, 2 to 7, is a constant
  *   tn_first_boolxV(n)      l < n in lane l, n > 0     tn_across_T(x, h)         x[l ^ h] in lane l
  *   tn_pick_T(c, a, b)      c ? a : b, c being a comparison of values as wide as T
  *   tn_where_T(c, a, b)     c ? a : b, c a bool        tn_boolxV(c)              the comparison c as a bool

@@ -1,6 +1,7 @@
 /* Copies across: what lies along one of two loops goes to where it lies along the other, the inner one of which has
  * the lanes.  A vector would gather its lanes one by one, or scatter them; blocks of as many lines as there are lanes
- * are loaded and stored line by line, and turned in registers on their way (slices.c says what tn_turn_T does).
+ * are loaded and stored line by line, and turned in registers on their way (slices.c says what tn_turn_T does).  A few
+ * lines whose elements come to lie beside each other are woven into one (tn_weave_T).
  * lower/turn.c leaves such copies to this, so what it takes for one (a step from line to line, either way) has to be
  * one here. */
 #include "ir/build.h"
@@ -14,6 +15,8 @@ typedef struct copy {
   int64_t from, to; /* from line to line: of what is loaded, of what is stored */
   bool along_lanes; /* lanes are loaded as they lie, else stored */
 } copy;
+
+enum { MOST_WOVEN = 7 }; /* lines: each takes a shuffle for each of them but one */
 
 static bool is_index(const tn_node *n) { return n->dtype == TN__INDEX && tn__is_elementwise(n); }
 
@@ -74,18 +77,43 @@ static const char *place_of(tn__printer *p, tn_node *access) {
   return tn__print_format(p, "&%s", tn__print_element(p, access));
 }
 
+/* Do all lines of the outer loop, whose elements the lanes are, come to lie beside each other, and nothing between? */
+/* a choice: no is right */
+static bool is_woven(const tn__printer *p, const copy *k, const tn_node *outer) {
+  int64_t lines;
+  return k->along_lanes && tn__const_int(outer->src[0], &lines) && lines == k->to && lines > 1 && lines <= MOST_WOVEN &&
+         lines <= p->count;
+}
+
+static void put_woven(tn__printer *p, const copy *k, const char *type, const char *left) {
+  const char *cell = p->d->cell[k->load->dtype];
+  tn__lanes_need(p, tn__print_format(p, "TN_WEAVE(%d, %s, %s, boolx%d, %" PRId64 ")", p->count, type, cell, p->count,
+                                     k->to));
+  tn__lanes_need(p, tn__print_format(p, "#define tn_weave_%s(p, r, s, n, m) tn_weave_##n##_%s(p, r, s, m)", type,
+                                     type));
+  tn__print_line(p, "tn_weave_%s(%s, %s, %" PRId64 ", %" PRId64 ", %s);", type, place_of(p, k->store),
+                 place_of(p, k->load), k->from, k->to, left);
+}
+
+static void put_turned(tn__printer *p, const copy *k, const char *type, const char *lines, const char *left) {
+  const char *cell = p->d->cell[k->load->dtype];
+  tn__lanes_need(p, tn__print_format(p, "TN_TURN(%d, %s, %s, boolx%d)", p->count, type, cell, p->count));
+  tn__print_line(p, "tn_turn_%s(%s, %" PRId64 ", %s, %" PRId64 ", %s, %s);", type, place_of(p, k->store), k->to,
+                 place_of(p, k->load), k->from, lines, left);
+}
+
 uint32_t tn__lanes_turned(tn__printer *p, uint32_t at) {
   copy k;
   if (!find_copy(p, at, &k) || !lies_across(p, at, &k)) return 0;
   tn_node *outer = p->part->ins[at], *lanes = p->part->ins[k.inner], *line = k.along_lanes ? outer : lanes;
   p->count = tn__lanes_count(p, k.inner, &k.end);
   if (p->count > TN__LANES_TURNED) return 0;
-  const char *cell = p->d->cell[k.load->dtype], *type = tn__print_format(p, "%sx%d", cell, p->count);
-  tn__lanes_need(p, tn__print_format(p, "TN_TURN(%d, %s, %s, boolx%d)", p->count, type, cell, p->count));
+  const char *type = tn__print_format(p, "%sx%d", p->d->cell[k.load->dtype], p->count);
   open_loop(p, outer, at + 1, k.inner);
   open_loop(p, lanes, k.inner + 1, k.end);
-  tn__print_line(p, "tn_turn_%s(%s, %" PRId64 ", %s, %" PRId64 ", %s, %s);", type, place_of(p, k.store), k.to,
-                 place_of(p, k.load), k.from, left_of(p, line), left_of(p, line == outer ? lanes : outer));
+  const char *left = left_of(p, line == outer ? lanes : outer);
+  if (is_woven(p, &k, outer)) put_woven(p, &k, type, left);
+  else put_turned(p, &k, type, left_of(p, line), left);
   tn__print_brace(p, "}");
   tn__print_brace(p, "}");
   return k.end + 2;

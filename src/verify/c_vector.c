@@ -281,11 +281,10 @@ static uint32_t put_line(reader *r, uint32_t v, uint32_t step, uint32_t add) {
   return at;
 }
 
-static ex call_turn(call *k) {
+/* to[b q + a] = from[a p + b] for a < n, b < m, up to as many as there are lanes */
+static ex turned(call *k, uint32_t to, uint32_t q, uint32_t from, uint32_t p, uint32_t n, uint32_t m) {
   reader *r = k->r;
-  if (k->narg != CALL_ARGS) tn__c_refuse(r, "another number of arguments");
-  uint32_t to = pointer(k, 0), q = scalar(k, 1, TN_I64), from = pointer(k, 2), p = scalar(k, 3, TN_I64),
-           n = scalar(k, 4, TN_I64), m = scalar(k, 5, TN_I64), value = tn__c_cells(r, 1);
+  uint32_t value = tn__c_cells(r, 1);
   for (uint32_t a = 0; a < k->lanes; a++) {
     uint32_t line = put_if_below(r, a, n);
     for (uint32_t b = 0; b < k->lanes; b++) {
@@ -299,6 +298,18 @@ static ex call_turn(call *k) {
   }
   r->turns = true;
   return new_vector(r, k->dtype, k->lanes);
+}
+
+static ex call_turn(call *k) {
+  if (k->narg != CALL_ARGS) tn__c_refuse(k->r, "another number of arguments");
+  uint32_t to = pointer(k, 0), q = scalar(k, 1, TN_I64), from = pointer(k, 2), p = scalar(k, 3, TN_I64);
+  return turned(k, to, q, from, p, scalar(k, 4, TN_I64), scalar(k, 5, TN_I64));
+}
+
+static ex call_weave(call *k) {
+  if (k->narg != CALL_ARGS - 1) tn__c_refuse(k->r, "another number of arguments");
+  uint32_t to = pointer(k, 0), from = pointer(k, 1), p = scalar(k, 2, TN_I64), n = scalar(k, 3, TN_I64);
+  return turned(k, to, n, from, p, n, scalar(k, 4, TN_I64));
 }
 
 /* Refuses what differs in any of these bits: there is no such element of one. */
@@ -343,6 +354,7 @@ static const struct {
     {"tn_scatter_far_", call_scatter}, {"tn_scatter_", call_scatter},
     {"tn_pick_", call_where},      {"tn_where_", call_where},     {"tn_of_bool_", call_of_bool},
     {"tn_cast_", call_cast},       {"tn_across_", call_across},   {"tn_turn_", call_turn},
+    {"tn_weave_", call_weave},
     {"tn_", call_bool},
 };
 

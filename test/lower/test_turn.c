@@ -241,7 +241,7 @@ static void as_plain_loops(void **s) {
   (void)s;
   for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
     if (!is_taken(&cases)) continue;
-    size_t n, bytes;
+    size_t n = 0, bytes = 0;
     const char *step = programs[i].step;
     bool in_order = !step || (!strstr(step, "lanes(2") && !strstr(step, "split("));
     void *want = result(in_order ? "ref" : "cpu", 1, &programs[i], &n);
@@ -249,6 +249,78 @@ static void as_plain_loops(void **s) {
       void *got = result("cpu", threads, &programs[i], &bytes);
       assert_int_equal(bytes, n);
       if (memcmp(got, want, n)) fail_msg("%s: other bits", programs[i].name);
+      free(got);
+    }
+    free(want);
+  }
+}
+
+/* ---- few lines, and short ones, of any length ---- */
+
+/* Axes as memory has them, and in another order: which way they are turned shows in the notes and in the text */
+typedef struct family {
+  const char *name, *step, *call;
+  int rank, least[3], most[3], order[3];
+} family;
+
+static const family families[] = {
+    {"few at a time of the operand's innermost", "flat(1,0)", "  tn_turn_", 3, {70, 25, 2}, {200, 40, 7}, {2, 1, 0}},
+    {"few at a time of the result's innermost", "flat(1,2)", "  tn_turn_", 3, {2, 25, 70}, {7, 40, 200}, {2, 1, 0}},
+    {"blocks that would be half empty", "flat(1,2)", "  tn_turn_", 3, {17, 9, 70}, {19, 30, 200}, {2, 1, 0}},
+    {"few lines", " turn(", "  tn_weave_", 2, {2, 9000}, {7, 10000}, {1, 0}},
+    {"rows of few bytes", "rows(0,1,2)", "for (", 3, {2100, 3, 2}, {2600, 9, 12}, {1, 0, 2}},
+};
+static const int dtypes[] = {TN_BOOL, TN_I8, TN_U8, TN_I16, TN_F16, TN_BF16, TN_I32, TN_F32, TN_I64, TN_F64};
+
+enum { DRAWN = 12 }; /* of each family */
+
+typedef struct drawn {
+  const family *of;
+  bool computes;
+  program p;
+} drawn;
+
+static tn_tensor *make_drawn(tn_ctx *c, const void *of) {
+  const drawn *d = of;
+  tn_tensor *x = tn_permute(made_input(c, &d->p), d->p.order, d->p.rank);
+  return !d->computes ? tn_contiguous(x) : d->p.dtype == TN_BOOL ? tn_logical_not(x) : tn_neg(x);
+}
+
+static void check_drawn(const void *of, const char *device, const char *text) {
+  const drawn *d = of;
+  if (strcmp(device, "cpu")) return;
+  bool narrow = getenv("TENET_CPU_LEVEL") || getenv("TENET_CC"); /* vectors may be shorter than there are lines */
+  if (!strstr(text, d->of->step) || (!narrow && !strstr(text, d->of->call))) fail_msg("%s:\n%s", d->of->name, text);
+}
+
+static uint32_t state = 1; /* of the drawn numbers */
+static int draw(int least, int most) {
+  state = state * 1664525u + 1013904223u;
+  return least + (int)((state >> 8) % (uint32_t)(most - least + 1));
+}
+
+static void of_drawn_lengths(void **s) {
+  unsigned long cases = 0;
+  (void)s;
+  for (size_t i = 0; i < sizeof families / sizeof *families * DRAWN; i++) {
+    const family *f = &families[i / DRAWN];
+    drawn d = {.of = f, .computes = draw(0, 1), .p = {.rank = f->rank}};
+    d.p.dtype = dtypes[draw(0, (int)(sizeof dtypes / sizeof *dtypes) - 1)];
+    for (int a = 0; a < f->rank; a++) d.p.shape[a] = draw(f->least[a], f->most[a]), d.p.order[a] = f->order[a];
+    if (!is_taken(&cases)) continue;
+    static const struct {
+      const char *device;
+      int threads;
+    } on[] = {{"ref:cpu", 1}, {"cpu", 1}, {"cpu", 3}};
+    size_t n = 0, bytes = 0;
+    void *want = explained((tn_options){.device = "ref"}, f->name, make_drawn, check_drawn, &d, &n);
+    for (size_t k = 0; k < sizeof on / sizeof *on; k++) {
+      tn_options opt = {.device = on[k].device, .threads = on[k].threads};
+      void *got = explained(opt, f->name, make_drawn, check_drawn, &d, &bytes);
+      assert_int_equal(bytes, n);
+      if (memcmp(got, want, n))
+        fail_msg("%s on %s: %s[%lld,%lld,%lld]: other bits", f->name, on[k].device, tn__dtypes[d.p.dtype].name,
+                 (long long)d.p.shape[0], (long long)d.p.shape[1], (long long)d.p.shape[2]);
       free(got);
     }
     free(want);
@@ -303,6 +375,7 @@ static void beside_others(void **s) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(beside_others)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(of_drawn_lengths),
+                                     cmocka_unit_test(beside_others)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -458,6 +458,45 @@ static void pieces_in_lanes(void **s) {
 /* ---- large kernels ----------------------------------------------------------------------------------------------- */
 
 /* Compilers are not linear: a long chain is cut, and no kernel has many more nodes than the limit. */
+/* All half floats, each NaN with its bits, are joined: they come out as they went in, in lanes as narrow as they are,
+ * in whole vectors and in what is left of one. */
+static void halves_as_they_are(void **s) {
+  static const int dtypes[] = {TN_F16, TN_BF16};
+  enum { PARTS = 3, ALL = 1 << 16 };
+  static uint16_t bits[PARTS][ALL], got[PARTS * ALL], want[PARTS * ALL];
+  uint64_t state = 7;
+  (void)s;
+  for (int i = 0; i < PARTS; i++)
+    for (int k = 0; k < ALL; k++) bits[i][k] = (uint16_t)(k * (2 * i + 1) + i);
+  for (int round = 0; round < 6; round++) {
+    const int dtype = dtypes[round % 2], rows = 3 + (int)roll(&state, 20);
+    const int columns = ALL / 32 + (int)roll(&state, 500);
+    const bool computed = round > 3; /* with one that is made of others: no cells, and NaN may come out quiet */
+    const int all = dtype == TN_F16 ? 0x7c00 : 0x7f80;
+    tn_ctx *c = tn_ctx_open(&(tn_options){.device = "cpu", .quiet = 1, .verify = "strict"});
+    assert_non_null(c);
+    tn_scope(c) {
+      tn_tensor *part[PARTS];
+      for (int i = 0; i < PARTS; i++)
+        part[i] = tn_from(c, (tn_dtype)dtype, DIMS(rows, columns), bits[i]);
+      if (computed) part[1] = tn_add_scalar(tn_mul_scalar(part[1], 0), 1);
+      tn_tensor *y = tn_stack(part, PARTS, 1);
+      char *text = tn_explain_string(&y, 1);
+      assert_non_null(text);
+      if (!strstr(text, "tn_where_u16x") != computed) fail_msg("computed %d:\n%s", computed, text);
+      free(text);
+      OK(tn_read(y, got, tn_nbytes(y)));
+      for (int r = 0; r < rows; r++)
+        for (int i = 0; i < PARTS; i++)
+          memcpy(want + (r * PARTS + i) * columns, bits[i] + r * columns, (size_t)columns * sizeof *want);
+      for (int k = 0; k < rows * PARTS * columns; k++)
+        if (got[k] != want[k] && !(computed && (k / columns % PARTS == 1 || (want[k] & all) == all)))
+          fail_msg("round %d, element %d: %04x for %04x", round, k, got[k], want[k]);
+    }
+    tn_ctx_close(c);
+  }
+}
+
 static void limit(void **s) {
   (void)s;
   tn_ctx *c = open_as("ref", TN_MODE_DEFAULT, OPTIMISED);
@@ -490,6 +529,7 @@ int main(void) {
       cmocka_unit_test(values_compiled), cmocka_unit_test(counts),           cmocka_unit_test(mixed),
       cmocka_unit_test(gradients),       cmocka_unit_test(symbolic),         cmocka_unit_test(by_chance),
       cmocka_unit_test(few_long_parts),  cmocka_unit_test(pieces_in_lanes),  cmocka_unit_test(limit),
+      cmocka_unit_test(halves_as_they_are),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
