@@ -27,8 +27,8 @@ enum {
 };
 
 /* Of a sum in lanes along its terms, in cycles: what its lanes have found is brought together.  Of sums in lanes beside
- * each other: an element of a column is turned; and times as long where not all have whole lanes, which is asked at each
- * term. */
+ * each other: an element of a column is turned; and times as long where not all have whole lanes, which is asked at
+ * each term. */
 static const double MEETING = 5, TURNED = 0.4, ASKED = 1.25;
 
 /* The only sum of a body with one store, which is made of no other; NULL */
