@@ -1,17 +1,12 @@
 /* Which mapping a kernel gets: of the variants, the one that takes the least time as cost.c predicts it. */
 #include "lower/lower.h"
 #include <math.h>
-#include <string.h>
 
 enum { MOST = 64, SHOWN = 6 };
 /* launches that the usual mapping takes, its own included, for others to be looked at: predictions of less are as much
  * about what a compiler makes of short loops */
 static const double WORTH = 3;
 static const double SURE = 0.8; /* of the usual one's time: predictions are no better than that */
-/* Times that are alike, of some launches.  Then groups of more threads are taken: what threads wait for is what
- * predictions know least of (sums of 216 rows of 524288 bf16 in two orders on an H200: groups of 512 and 1024 threads,
- * 750 and 570 us). */
-static const double ALIKE = 1.01, LONG = 8;
 
 typedef struct ranked {
   const tn__variant *variant;
@@ -44,18 +39,6 @@ static const char *describe(tn__arena *keep, const ranked *all, uint32_t n) {
   return tn__sb_str(&s);
 }
 
-/* The first of those ranked, or one that is as good and has more threads, which is put before it */
-/* a choice: any is right */
-static void put_best_first(const tn__target *t, ranked *all, uint32_t n) {
-  uint32_t best = 0;
-  if (all->time < LONG * (double)t->launch) return;
-  for (uint32_t i = 1; i < n && all[i].time <= ALIKE * all->time; i++)
-    if (all[i].threads > all[best].threads) best = i;
-  ranked x = all[best];
-  memmove(all + 1, all, best * sizeof *all);
-  *all = x;
-}
-
 /* a choice: any is right */
 tn__choice tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__target *target) {
   const tn__variant *usual = tn__variant_at(0), *v;
@@ -82,7 +65,6 @@ tn__choice tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__targe
     n++;
   }
   if (!n) return choice;
-  put_best_first(target, all, n);
   choice.ranking = describe(keep, all, n);
   if (all->time < SURE * choice.time) choice.variant = all->variant, choice.time = all->time;
   return choice;

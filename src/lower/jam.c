@@ -126,9 +126,9 @@ typedef struct jammed {
 /* As many turns of a patch as leave no more than a fourth of the work to those beyond the last one */
 /* a choice: any is right */
 static int64_t turns_for(const tn_node *x) {
-  int64_t size = x->hi + 1, n = TOGETHER;
-  while ((size + n - 1) / n * n * TOGETHER > size * (TOGETHER + 1)) n--;
-  return n;
+  double size = tn__extent(x), n = TOGETHER;
+  while (n > 1 && ceil(size / n) * n * TOGETHER > size * (TOGETHER + 1)) n--;
+  return (int64_t)n;
 }
 
 /* Loads for a term of the sum, where so many turns of two loops share them; 0: it has none that hang on one of them,

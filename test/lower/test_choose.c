@@ -48,6 +48,8 @@ static void shapes(void **state) {
       {100000, 1000, 1, {"row(load)", "group(", NULL}, " across\n"},
       /* columns: neighbours are neighbouring threads, and each is many threads' */
       {1000, 10007, 0, {"across", "row(load)", "across 8 "}, "blocks("},
+      /* of groups that are predicted alike those of fewer threads (an H200: 147 us, of twice as many 212) */
+      {8192, 4096, 0, {"group(32) together(8) across", NULL, NULL}, "blocks("},
       /* threads of a column take elements in turns: neighbours of one lie apart in memory */
       {256, 65536, 0, {"across", "row(load)", NULL}, "pack("},
       /* few that nobody keeps: blocks of them, at all levels */

@@ -188,6 +188,28 @@ static void chosen(void **s) {
   }
 }
 
+/* However many rows there may be, a patch is planned. */
+static void of_any_bound(void **s) {
+  static const tn_dim most[] = {41, (tn_dim)1 << 31, 2000000000000000000, INT64_MAX / 2, INT64_MAX};
+  (void)s;
+  tn_ctx *c = tn_ctx_open(&(tn_options){.device = "ref:cpu", .quiet = 1});
+  assert_non_null(c);
+  for (size_t i = 0; i < sizeof most / sizeof *most; i++) tn_scope(c) {
+      tn_program *p = tn_program_begin(c);
+      char name[] = {'N', (char)('0' + i), 0};
+      tn_dim n = tn_dim_var(c, name, 0, most[i]);
+      tn_tensor *x = tn_program_input(p, "x", TN_F32, (tn_dim[]){n, 301}, 2),
+                *y = tn_program_input(p, "y", TN_F32, (tn_dim[]){37, 301}, 2),
+                *sums = squares(tn_sub(tn_unsqueeze(x, -2), tn_unsqueeze(y, -3)));
+      bool small = sums && tn_program_output(p, "sums", sums) == TN_OK && tn_program_end(p) == TN_OK;
+      char *text = small ? tn_program_explain_string(p) : NULL;
+      if (text ? !strstr(text, " jam(") : i < 2) fail_msg("up to %lld: %s", (long long)most[i], tn_last_error(c)->text);
+      if (!text) assert_int_not_equal(tn_last_error(c)->status, TN_ESTATE);
+      tn_string_free(text);
+    }
+  tn_ctx_close(c);
+}
+
 /* A number of rows that is given later: whatever is left of a patch */
 static void of_any_number(void **s) {
   enum { MOST = 41, ROWS = 37, TERMS = 301 };
@@ -225,6 +247,6 @@ static void of_any_number(void **s) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(as_plain_loops), cmocka_unit_test(chosen),
-                                     cmocka_unit_test(of_any_number)};
+                                     cmocka_unit_test(of_any_bound), cmocka_unit_test(of_any_number)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
