@@ -285,8 +285,8 @@ static bool is_around_updates(const tn__survey *p, uint32_t j) {
   return false;
 }
 
-/* So, and several outputs at a time.  A patch of these has accumulators enough whose additions overlap: each has half
- * as many lanes, for all of them to stay in registers. */
+/* So, and several outputs at a time.  A large patch of these has accumulators enough whose additions overlap: each has
+ * half as many lanes, for all of them to stay in registers. */
 static tn_node *reduce_together(tn__lowering *l, tn_node *body, tn_node *x, int64_t lanes) {
   tn__sb note = l->note;
   int64_t next = l->next_range;

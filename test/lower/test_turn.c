@@ -268,7 +268,7 @@ static const family families[] = {
     {"few at a time of the result's innermost", "flat(1,2)", "  tn_turn_", 3, {2, 25, 70}, {7, 40, 200}, {2, 1, 0}},
     {"blocks that would be half empty", "flat(1,2)", "  tn_turn_", 3, {17, 9, 70}, {19, 30, 200}, {2, 1, 0}},
     {"few lines", " turn(", "  tn_weave_", 2, {2, 9000}, {7, 10000}, {1, 0}},
-    {"rows of few bytes", "rows(0,1,2)", "for (", 3, {2100, 3, 2}, {2600, 9, 12}, {1, 0, 2}},
+    {"rows of few bytes", "rows(0,1,2)", NULL, 3, {2100, 3, 2}, {2600, 9, 12}, {1, 0, 2}},
 };
 static const int dtypes[] = {TN_BOOL, TN_I8, TN_U8, TN_I16, TN_F16, TN_BF16, TN_I32, TN_F32, TN_I64, TN_F64};
 
@@ -290,7 +290,8 @@ static void check_drawn(const void *of, const char *device, const char *text) {
   const drawn *d = of;
   if (strcmp(device, "cpu")) return;
   bool narrow = getenv("TENET_CPU_LEVEL") || getenv("TENET_CC"); /* vectors may be shorter than there are lines */
-  if (!strstr(text, d->of->step) || (!narrow && !strstr(text, d->of->call))) fail_msg("%s:\n%s", d->of->name, text);
+  bool called = narrow || !d->of->call || strstr(text, d->of->call);
+  if (!strstr(text, d->of->step) || !called) fail_msg("%s:\n%s", d->of->name, text);
 }
 
 static uint32_t state = 1; /* of the drawn numbers */

@@ -455,9 +455,6 @@ static void pieces_in_lanes(void **s) {
   }
 }
 
-/* ---- large kernels ----------------------------------------------------------------------------------------------- */
-
-/* Compilers are not linear: a long chain is cut, and no kernel has many more nodes than the limit. */
 /* All half floats, each NaN with its bits, are joined: they come out as they went in, in lanes as narrow as they are,
  * in whole vectors and in what is left of one. */
 static void halves_as_they_are(void **s) {
@@ -490,13 +487,17 @@ static void halves_as_they_are(void **s) {
         for (int i = 0; i < PARTS; i++)
           memcpy(want + (r * PARTS + i) * columns, bits[i] + r * columns, (size_t)columns * sizeof *want);
       for (int k = 0; k < rows * PARTS * columns; k++)
-        if (got[k] != want[k] && !(computed && (k / columns % PARTS == 1 || (want[k] & all) == all)))
+        if (got[k] != want[k] &&
+            !(computed && (k / columns % PARTS == 1 || ((want[k] & 0x7fff) > all && (got[k] & 0x7fff) > all))))
           fail_msg("round %d, element %d: %04x for %04x", round, k, got[k], want[k]);
     }
     tn_ctx_close(c);
   }
 }
 
+/* ---- large kernels ----------------------------------------------------------------------------------------------- */
+
+/* Compilers are not linear: a long chain is cut, and no kernel has many more nodes than the limit. */
 static void limit(void **s) {
   (void)s;
   tn_ctx *c = open_as("ref", TN_MODE_DEFAULT, OPTIMISED);
@@ -528,8 +529,8 @@ int main(void) {
       cmocka_unit_test(values_strict),   cmocka_unit_test(values_optimised), cmocka_unit_test(values_groups),
       cmocka_unit_test(values_compiled), cmocka_unit_test(counts),           cmocka_unit_test(mixed),
       cmocka_unit_test(gradients),       cmocka_unit_test(symbolic),         cmocka_unit_test(by_chance),
-      cmocka_unit_test(few_long_parts),  cmocka_unit_test(pieces_in_lanes),  cmocka_unit_test(limit),
-      cmocka_unit_test(halves_as_they_are),
+      cmocka_unit_test(few_long_parts),  cmocka_unit_test(pieces_in_lanes),
+      cmocka_unit_test(halves_as_they_are), cmocka_unit_test(limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
