@@ -58,6 +58,7 @@ tn__choice tn__choose(tn_ctx *c, tn__arena *keep, tn_node *body, const tn__targe
     uint32_t i = n;
     for (uint32_t k = 0; k < n; k++)
       if (all[k].time == x.time) same = &all[k];
+    /* of groups predicted exactly alike, which differ in what is not predicted, the largest */
     if (same && same->variant != usual && x.threads > same->threads) *same = x;
     if (same) continue;
     for (; i && all[i - 1].time > x.time; i--) all[i] = all[i - 1];

@@ -166,7 +166,8 @@ static bool is_cheap(const tn__survey *p, const tn_node *sum) {
 static bool find_pairs(const tn__survey *p, const tn_node *sum, jammed *out) {
   double least = 0;
   for (uint32_t a = 0; a < p->r.n; a++) {
-    for (uint32_t b = a + 1; b < p->r.n && may_be_jammed(p, sum, a); b++) {
+    if (!may_be_jammed(p, sum, a)) continue;
+    for (uint32_t b = a + 1; b < p->r.n; b++) {
       if (!may_be_jammed(p, sum, b)) continue;
       jammed of = {{a, b}, {turns_for(p->r.range[a]), turns_for(p->r.range[b])}};
       double loads = loads_of_term(p, sum, &of);

@@ -40,7 +40,7 @@ struct tn__plan {
   tn_node *key;
   tn__nodes kept;             /* every node the plan refers to */
   tn__schedule *s;
-  tn__map choices;            /* body -> its tn__choice, where the schedule was chosen by what kernels take */
+  tn__map choices;            /* body -> its tn__choice, once it is chosen; bodies are those of s */
   tn__device *dev;
   tn__code *code;
   tn__kernel **kernel;

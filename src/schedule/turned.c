@@ -53,19 +53,18 @@ static bool lies_across(const tn__target *t, const tn_node *n) {
 
 /* What reductions are made of, element by element */
 typedef struct below {
-  tn__nodes found;    /* of it, what lies across */
-  bool other;         /* is anything else in memory as large? */
+  tn__nodes found; /* of it, what lies across */
+  bool other;      /* is anything else in memory as large as what is reduced? */
+  tn__map seen;
 } below;
 
 static void look_below(tn_ctx *c, const tn__target *t, tn_node *root, bool moves, below *b) {
   tn__arena *a = &c->scratch;
   tn__nodes todo = {0};
-  tn__map seen;
-  tn__map_init(&seen, a);
   for (tn__vec_push(a, &todo, root); todo.n;) {
     tn_node *n = todo.v[--todo.n];
-    if (tn__map_getp(&seen, n)) continue;
-    tn__map_putp(&seen, n, n);
+    if (tn__map_getp(&b->seen, n)) continue;
+    tn__map_putp(&b->seen, n, n);
     if (lies_across(t, n)) tn__vec_push(a, &b->found, n);
     else if (n->op == OP_PARAM) b->other |= tn__numel_guess(n) >= tn__numel_guess(root);
     if (!tn__is_elementwise(n) && !(moves && tn__ops[n->op].group == G_MOVE)) continue;
@@ -101,31 +100,38 @@ static bool is_stored_beside(const tn_node *sink, const tn_node *n) {
   return false;
 }
 
-/* Those that lanes of processors would fetch one by one */
+/* Those that lanes of processors would fetch one by one, each once */
 static void find_long_rows(tn_ctx *c, const tn__target *t, const tn_node *sink, const tn_node *reduction,
-                           tn__nodes *out) {
+                           tn__map *known, tn__nodes *out) {
   below b = {.other = false};
+  tn__map_init(&b.seen, &c->scratch);
   look_below(c, t, reduction->src[0], false, &b);
   for (uint32_t i = 0; i < b.found.n; i++) {
     tn_node *n = b.found.v[i];
     bool across = run_of(reduction, n, true) < SHORT_RUN && run_of(reduction, n, false) >= LONG_ROW;
-    if (across && (b.other || is_stored_beside(sink, n))) tn__vec_push(&c->scratch, out, n);
+    if (!across || !(b.other || is_stored_beside(sink, n)) || tn__map_getp(known, n)) continue;
+    tn__map_putp(known, n, n);
+    tn__vec_push(&c->scratch, out, n);
   }
 }
 
 tn_node *tn__schedule_turned(tn_ctx *c, tn_node *sink, const tn__target *t, tn__nodes *copies) {
-  tn__nodes order = {0}, old = {0};
+  tn__nodes order = {0};
+  below b = {.other = false}; /* of all reductions; on processors each is looked at by itself */
+  bool any = false;
   *copies = (tn__nodes){0};
   if (t->group && t->latency <= 0) return sink; /* nothing is predicted */
   tn__topo(&c->scratch, &sink, 1, &order);
+  for (uint32_t i = 0; i < order.n && !any; i++) any = lies_across(t, order.v[i]);
+  if (!any) return sink;
+  tn__map_init(&b.seen, &c->scratch);
   for (uint32_t i = 0; i < order.n; i++) {
     const tn_node *n = order.v[i];
-    below b = {.other = false};
     if (tn__ops[n->op].group != G_REDUCE) continue;
-    if (!t->group) find_long_rows(c, t, sink, n, &old);
-    else look_below(c, t, n->src[0], true, &b);
-    for (uint32_t k = 0; k < b.found.n; k++) tn__vec_push(&c->scratch, &old, b.found.v[k]);
+    if (t->group) look_below(c, t, n->src[0], true, &b);
+    else find_long_rows(c, t, sink, n, &b.seen, &b.found);
   }
-  for (uint32_t i = 0; i < old.n; i++) tn__vec_push(&c->scratch, copies, tn__op1(c, OP_CONTIG, old.v[i]));
-  return old.n ? tn__substitute(c, sink, old.v, copies->v, old.n) : sink;
+  const tn__nodes *old = &b.found;
+  for (uint32_t i = 0; i < old->n; i++) tn__vec_push(&c->scratch, copies, tn__op1(c, OP_CONTIG, old->v[i]));
+  return old->n ? tn__substitute(c, sink, old->v, copies->v, old->n) : sink;
 }

@@ -302,14 +302,16 @@ static ex turned(call *k, uint32_t to, uint32_t q, uint32_t from, uint32_t p, ui
 
 static ex call_turn(call *k) {
   if (k->narg != CALL_ARGS) tn__c_refuse(k->r, "another number of arguments");
-  uint32_t to = pointer(k, 0), q = scalar(k, 1, TN_I64), from = pointer(k, 2), p = scalar(k, 3, TN_I64);
-  return turned(k, to, q, from, p, scalar(k, 4, TN_I64), scalar(k, 5, TN_I64));
+  uint32_t to = pointer(k, 0), q = scalar(k, 1, TN_I64), from = pointer(k, 2), p = scalar(k, 3, TN_I64),
+           n = scalar(k, 4, TN_I64), m = scalar(k, 5, TN_I64);
+  return turned(k, to, q, from, p, n, m);
 }
 
 static ex call_weave(call *k) {
   if (k->narg != CALL_ARGS - 1) tn__c_refuse(k->r, "another number of arguments");
-  uint32_t to = pointer(k, 0), from = pointer(k, 1), p = scalar(k, 2, TN_I64), n = scalar(k, 3, TN_I64);
-  return turned(k, to, n, from, p, n, scalar(k, 4, TN_I64));
+  uint32_t to = pointer(k, 0), from = pointer(k, 1), p = scalar(k, 2, TN_I64), n = scalar(k, 3, TN_I64),
+           m = scalar(k, 4, TN_I64);
+  return turned(k, to, n, from, p, n, m);
 }
 
 /* Refuses what differs in any of these bits: there is no such element of one. */
